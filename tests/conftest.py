@@ -1,0 +1,45 @@
+"""Fixtures that more than one folder of tests needs."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devhost.azurite import Azurite, run_azurite
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[Azurite]:
+    """One Azurite for the whole run, in memory; tests keep apart by names of their own, not by emptying it."""
+    ready: "list[Azurite]" = []
+    failed: "list[BaseException]" = []
+    started, stop = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with run_azurite(ROOT) as running:
+            ready.append(running)
+            started.set()
+            await asyncio.to_thread(stop.wait)
+
+    def run() -> None:
+        try:
+            asyncio.run(serve())
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            started.set()
+
+    thread = threading.Thread(target=run, name="azurite")
+    thread.start()
+    started.wait()
+    if failed:
+        raise failed[0]
+    try:
+        yield ready[0]
+    finally:
+        stop.set()
+        thread.join()
