@@ -15,8 +15,8 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture(scope="session")
 def azurite() -> Iterator[Azurite]:
     """One Azurite for the whole run, in memory; tests keep apart by names of their own, not by emptying it."""
-    ready: "list[Azurite]" = []
-    failed: "list[BaseException]" = []
+    ready: list[Azurite] = []
+    failed: list[BaseException] = []
     started, stop = threading.Event(), threading.Event()
 
     async def serve() -> None:
