@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import fcntl
+import os
 import shutil
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,10 @@ __all__ = ["Azurite", "AzuriteError", "find_azurite", "free_port", "run_azurite"
 # Azurite's well-known development account: public, in Microsoft's documentation, and no secret.
 ACCOUNT = "devstoreaccount1"
 ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+
+
+# Preloaded into node: ends Azurite when its standard input is closed, which a parent that is killed can't forget.
+_END_WITH_PARENT = Path(__file__).resolve().with_name("end_with_parent.cjs")
 
 
 class AzuriteError(RuntimeError):
@@ -48,7 +54,12 @@ def free_port() -> int:
 
 
 def find_azurite(root: Path) -> Path:
-    """The azurite command of this checkout (`npm ci`), else the one on PATH."""
+    """The azurite command of this checkout (`npm ci`), else the one on PATH.
+
+    Raises AzuriteError when there is none, or no Node.js to run it.
+    """
+    if shutil.which("node") is None:
+        raise AzuriteError("Node.js is not installed: install version 20 or newer, Azurite runs on it")
     local = root / "node_modules" / ".bin" / "azurite"
     if local.exists():
         return local
@@ -61,8 +72,10 @@ def find_azurite(root: Path) -> Path:
 async def run_azurite(root: Path, location: Path | None = None, log: Path | None = None) -> AsyncIterator[Azurite]:
     """Run Azurite until the block ends; `location` keeps its data there, None keeps it in memory.
 
-    Raises AzuriteError when it does not answer within 30 s.
+    It also ends when this process is killed. Raises AzuriteError when it does not answer within 30 s, or when another
+    one uses `location`.
     """
+    command = str(find_azurite(root))
     blob, queue, table = free_port(), free_port(), free_port()
     args = ["--blobPort", str(blob), "--queuePort", str(queue), "--tablePort", str(table)]
     args += ["--skipApiVersionCheck", "--disableTelemetry", "--silent"]
@@ -71,23 +84,37 @@ async def run_azurite(root: Path, location: Path | None = None, log: Path | None
     else:
         location.mkdir(parents=True, exist_ok=True)
         args += ["--location", str(location)]
-    sink = log.open("ab") if log else None
-    # A session of its own: Ctrl-C in the terminal reaches devhost, which stops Azurite last, after the workers.
-    process = await asyncio.create_subprocess_exec(
-        str(find_azurite(root)),
-        *args,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=sink or asyncio.subprocess.DEVNULL,
-        stderr=sink or asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        await _answers(process, (blob, queue, table))
-        yield Azurite(process.pid, blob, queue, table)
-    finally:
-        await _stop(process)
-        if sink:
-            sink.close()
+    with contextlib.ExitStack() as stack:
+        if location is not None:
+            stack.enter_context(_only_user(location))
+        sink = stack.enter_context(log.open("ab")) if log else asyncio.subprocess.DEVNULL
+        options = f'{os.environ.get("NODE_OPTIONS", "")} --require "{_END_WITH_PARENT}"'.strip()
+        # A session of its own: Ctrl-C in the terminal reaches devhost, which stops Azurite last, after the workers.
+        process = await asyncio.create_subprocess_exec(
+            command,
+            *args,
+            env={**os.environ, "NODE_OPTIONS": options},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
+        )
+        try:
+            await _answers(process, (blob, queue, table))
+            yield Azurite(process.pid, blob, queue, table)
+        finally:
+            await _stop(process)
+
+
+@contextlib.contextmanager
+def _only_user(location: Path) -> Iterator[None]:
+    """Keep a second Azurite from the same files, which it would overwrite."""
+    with (location / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise AzuriteError(f"another Azurite uses {location}: stop it, or run this one with --memory") from None
+        yield
 
 
 async def _answers(process: asyncio.subprocess.Process, ports: tuple[int, ...], seconds: float = 30.0) -> None:

@@ -1,6 +1,7 @@
 """Fixtures that more than one folder of tests needs."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,10 @@ import pytest
 from devhost.azurite import Azurite, run_azurite
 
 ROOT = Path(__file__).parent.parent
+
+# What a developer has set for the app must not decide what the tests see.
+for name in [name for name in os.environ if name.startswith(("OPENAI_", "AZURE_", "HOSTING_", "AzureWebJobs"))]:
+    del os.environ[name]
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,402 @@
+"""From what an agent produces to the Response object and its events: one state machine for streams and for results.
+
+    start -> feed ... -> finish | fail | cancel -> terminal
+
+Both modes go through it, so a stream's last event, the JSON answer and what is stored can't differ. `finish` makes the
+response final and returns the closing events; the terminal event is a step of its own, because a server must store the
+response before it lets anybody see that it is complete.
+"""
+
+import time
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, cast
+
+from hosting.responses.annotations import annotations_to_wire
+from hosting.responses.calls import Calls, ServerCalls
+from hosting.responses.create_request import CreateRequest
+from hosting.responses.envelope import failure, new_envelope
+from hosting.responses.hosted_items import HostedItems
+from hosting.responses.output import Event, Item, Output
+from hosting.responses.text_items import (
+    OUTPUT_TEXT,
+    REASONING_TEXT,
+    REFUSAL,
+    SUMMARY_TEXT,
+    OpenMessage,
+    OpenReasoning,
+    PartKind,
+)
+from hosting.responses.tool_pairs import open_calls
+from hosting.responses.updates import Piece, model_of, pieces_of
+from hosting.responses.usage import UsageCounter, usage_from_details
+
+if TYPE_CHECKING:
+    from agent_framework import Content
+
+__all__ = ["AGENT_FAILED", "ResponseRenderer"]
+
+type Json = dict[str, Any]
+
+AGENT_FAILED = "The agent failed before it could complete this response."
+"""What a client reads when nobody gave a public reason."""
+
+_CUT_OFF = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_CALLS = ("function_call", "mcp_server_tool_call")
+_RESULTS = ("function_result", "mcp_server_tool_result")
+
+
+class ResponseRenderer:
+    """One response in the making. Not for use from several tasks at once.
+
+    `response` is the Response object: without output until `finish`, final afterwards. Events and items that were
+    handed out never change.
+    """
+
+    def __init__(
+        self,
+        *,
+        response_id: str,
+        request: CreateRequest,
+        model: str,
+        created_at: int,
+        conversation_id: str | None = None,
+        server_tools: Collection[str] = (),
+        server_calls: ServerCalls = "mcp_call",
+        follow_model: bool = False,
+        first_sequence_number: int = 0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`created_at` and `clock` in seconds since 1970.
+
+        `server_tools` names functions that the agent executes itself without asking: calls of these show while they
+        run (see calls). With `follow_model` the response carries the model that the run reports instead of `model`.
+        """
+        self.response = new_envelope(
+            request,
+            response_id=response_id,
+            model=model,
+            created_at=created_at,
+            status="queued",
+            conversation_id=conversation_id,
+        )
+        self._output = Output(response_id, first_sequence_number)
+        self._calls = Calls(self._output, request.client_tools, server_tools, server_calls)
+        self._hosted = HostedItems(self._output)
+        self._usage = UsageCounter()
+        self._clock = clock
+        self._follow_model = follow_model
+        self._created = False
+        self._message: OpenMessage | None = None
+        self._reasoning: OpenReasoning | None = None
+        self._reasoning_ids: set[str] = set()
+        self._reasoning_run: str | None = None
+        # The agent's message that is being rendered: its number, what tells it from the next one, where its items begin.
+        self._scope = 0
+        self._scope_id: str | None = None
+        self._scope_author: str | None = None
+        self._scope_role: str | None = None
+        self._scope_start = 0
+        self._finish_reason: str | None = None
+        self._error: Json | None = None
+
+    # Lifecycle
+
+    def enqueue(self) -> list[Event]:
+        """Announce a response that waits for its turn: `response.created` and `response.queued`."""
+        self._lifecycle("created")
+        self._lifecycle("queued")
+        return self._output.take()
+
+    def start(self) -> list[Event]:
+        """The run begins: `response.created`, unless it was queued before, and `response.in_progress`."""
+        self.response["status"] = "in_progress"
+        if not self._created:
+            self._lifecycle("created")
+        self._lifecycle("in_progress")
+        return self._output.take()
+
+    def feed(self, update: object) -> list[Event]:
+        """Take in an update of a stream: an AgentResponseUpdate, or an event of a workflow."""
+        for piece in pieces_of(update):
+            self._piece(piece)
+        return self._output.take()
+
+    def feed_result(self, result: object) -> list[Event]:
+        """Take in a result that came in one piece: an AgentResponse, a workflow's result, a message, a text."""
+        return self.feed(result)
+
+    def finish(self, result: object = None) -> list[Event]:
+        """End the run. `result` is its AgentResponse, for usage and the reason why it ended; None keeps what was fed.
+
+        The response becomes completed; incomplete, when the model was cut off or the run left a continuation token; or
+        failed, when the agent produced error content.
+        """
+        if not len(self._output) and self._scope == 0 and result is not None:
+            for piece in pieces_of(result):  # a stream without updates
+                self._piece(piece)
+        self._observe_model(result)
+        reason = _text(getattr(result, "finish_reason", None)) or self._finish_reason
+        details = {"reason": _CUT_OFF[reason]} if reason in _CUT_OFF else None
+        if self._error is not None:
+            status = "failed"
+        elif details is not None or getattr(result, "continuation_token", None) is not None:
+            status = "incomplete"
+        else:
+            status = "completed"
+            self.response["completed_at"] = int(self._clock())
+        self._close(completed=status == "completed")
+        usage = usage_from_details(getattr(result, "usage_details", None)) or self._usage.usage
+        self._end(
+            status, usage=usage, error=self._error, incomplete_details=details if status == "incomplete" else None
+        )
+        return self._output.take()
+
+    def fail(self, *, code: str = "server_error", message: str | None = None) -> list[Event]:
+        """End the run as failed. `message` is public; what an exception says must not go in here unread.
+
+        Also after `finish`, when a step after it failed, such as storing the response.
+        """
+        self._close(completed=False)
+        self._end("failed", usage=self._usage.usage, error=failure(code, message or AGENT_FAILED))
+        return self._output.take()
+
+    def cancel(self) -> list[Event]:
+        """End the run as cancelled. What was said until then stays in the output, marked as incomplete."""
+        self._close(completed=False)
+        self._end("cancelled", usage=self._usage.usage)
+        return self._output.take()
+
+    def terminal(self) -> Event:
+        """The last event. A cancelled response ends with `response.failed`: the API has no event of its own for it."""
+        status = self.response["status"]
+        self._output.emit(f"response.{'failed' if status == 'cancelled' else status}", response=dict(self.response))
+        return self._output.take()[-1]
+
+    @property
+    def output_items(self) -> list[Item]:
+        """The items that are done so far."""
+        return self._output.items
+
+    @property
+    def open_calls(self) -> list[str]:
+        """call_ids that the client has to answer in its next turn."""
+        return open_calls(self._output.items)
+
+    @property
+    def next_sequence_number(self) -> int:
+        """The number of the next event."""
+        return self._output.next_sequence_number
+
+    def _lifecycle(self, name: str) -> None:
+        self._created = True
+        self._output.emit(f"response.{name}", response=self.response | {"output": []})
+
+    def _end(self, status: str, *, usage: Json | None, error: Json | None = None, **fields: Any) -> None:
+        if status != "completed":
+            self.response["completed_at"] = None
+        if usage is not None:
+            self.response["usage"] = usage
+        self.response |= {"status": status, "error": error, "output": self._output.items, **fields}
+
+    def _close(self, *, completed: bool) -> None:
+        self._close_text("completed" if completed else "incomplete")
+        self._hosted.finish(completed=completed)
+        self._calls.finish(completed=completed)
+
+    # Content
+
+    def _piece(self, piece: Piece) -> None:
+        self._observe_model(piece.source)
+        if piece.finish_reason is not None:
+            self._finish_reason = piece.finish_reason
+        begins = self._begins_message(piece)
+        if begins:
+            self._close_text("completed")
+            self._hosted.end_of_message()
+            self._calls.other_content()
+            self._scope += 1
+            self._scope_start = len(self._output)
+            self._scope_id, self._scope_author, self._scope_role = None, None, "assistant"
+        self._scope_id = piece.message_id or self._scope_id
+        self._scope_author = piece.author_name or self._scope_author
+        self._scope_role = piece.role or self._scope_role
+        replace = piece.replace and not begins and self._can_replace()
+        for content in piece.contents:
+            replaces = replace and content.type == "text"
+            self._content(content, whole=piece.whole, replace=replaces)
+            replace = replace and not replaces
+
+    def _begins_message(self, piece: Piece) -> bool:
+        """The rule by which agent-framework puts updates together to messages."""
+        return bool(
+            piece.whole
+            or self._scope == 0
+            or (piece.message_id and self._scope_id and piece.message_id != self._scope_id)
+            or (piece.author_name and self._scope_author and piece.author_name != self._scope_author)
+            or (piece.role and piece.role != self._scope_role)
+        )
+
+    def _can_replace(self) -> bool:
+        """Whether the whole message so far is one text, so that another one can take its place."""
+        in_message = len(self._output) - self._scope_start
+        return in_message == 1 and self._message is not None and self._message.has_one_open_part
+
+    def _content(self, content: "Content", *, whole: bool, replace: bool = False) -> None:
+        kind = content.type
+        if kind == "text":
+            self._text(content, whole=whole, replace=replace or content.merge_mode == "replace")
+        elif kind == "usage":
+            self._usage.add(content.usage_details, replace=content.merge_mode == "replace")
+        elif kind in _CALLS:
+            self._call(content)
+        elif kind == "text_reasoning":
+            self._reason(content, whole=whole)
+        else:
+            self._break_part()
+            self._calls.other_content()
+            self._other(content)
+
+    def _text(self, content: "Content", *, whole: bool, replace: bool) -> None:
+        self._calls.other_content()
+        self._reasoning_run = None
+        kind = REFUSAL if _is_refusal(content) else OUTPUT_TEXT
+        annotations = annotations_to_wire(content.annotations) if content.annotations else []
+        if not (content.text or annotations):
+            if self._message is not None:
+                self._message.break_part(unless=kind)
+            return
+        self._write(content.text or "", kind, annotations, replace=replace)
+        if whole:
+            self._break_part()
+
+    def _write(
+        self, text: str, kind: PartKind = OUTPUT_TEXT, annotations: list[Json] | None = None, *, replace: bool = False
+    ) -> None:
+        if self._message is None:
+            self._close_text("completed")
+            self._message = OpenMessage(self._output)
+        self._message.add(kind, text, annotations, replace=replace)
+
+    def _reason(self, content: "Content", *, whole: bool) -> None:
+        self._calls.other_content()
+        self._break_message()
+        identifier = content.id or None
+        if identifier and self._reasoning_run and identifier != self._reasoning_run:
+            self._close_reasoning("completed")
+            self._reasoning_run = None
+        self._reasoning_run = self._reasoning_run or identifier
+        raw = _raw_reasoning(content)
+        texts = [
+            (SUMMARY_TEXT, content.text if raw is not True else None),
+            (REASONING_TEXT, content.text if raw is True else raw or None),
+        ]
+        if not (content.protected_data or any(text for _, text in texts)):
+            return
+        if self._message is not None:
+            self._close_text("completed")
+            self._reasoning_run = identifier
+        if self._reasoning is None:
+            own = identifier if identifier and identifier.startswith("rs_") else None
+            self._reasoning = OpenReasoning(self._output, None if own in self._reasoning_ids else own)
+            self._reasoning_ids.add(self._reasoning.id)
+        for kind, text in texts:
+            if text:
+                self._reasoning.add(kind, text, replace=content.merge_mode == "replace")
+        if content.protected_data:
+            self._reasoning.encrypted_content = content.protected_data
+        if whole:
+            self._reasoning.break_part()
+
+    def _call(self, content: "Content") -> None:
+        call = self._calls.known(content, self._scope)
+        if call is None:
+            self._close_text("completed")
+        elif call.scope != self._scope:
+            self._break_part()
+        self._calls.fragment(content, call, self._scope)
+
+    def _other(self, content: "Content") -> None:
+        kind = content.type
+        if kind in _RESULTS:
+            self._close_text("completed")
+            self._calls.result(content)
+        elif kind == "function_approval_request":
+            self._close_text("completed")
+            self._calls.approval_request(content)
+        elif kind in HostedItems.types:
+            self._close_text("completed")
+            self._hosted.content(content)
+        elif kind == "error":
+            if self._error is None:
+                self._error = failure(content.error_code or "server_error", content.message or AGENT_FAILED)
+        elif kind in ("data", "uri") and content.uri:
+            self._file(content)
+        elif kind == "hosted_file" and content.file_id:
+            # A file that the model's service keeps has no text of its own: it is a citation in the answer.
+            self._write("", annotations=[{"type": "file_path", "file_id": content.file_id, "index": 0}])
+            self._break_part()
+        elif kind == "oauth_consent_request" and content.consent_link:
+            self._write(f"Sign-in is needed to continue: {content.consent_link}")
+            self._break_part()
+        # hosted_vector_store and types of later versions have no form in the protocol.
+
+    def _file(self, content: "Content") -> None:
+        uri = content.uri or ""
+        if (content.media_type or "").startswith("image/"):
+            self._close_text("completed")
+            self._hosted.image(uri)
+        else:
+            self._write(f"[{content.name or content.media_type or 'file'}]({uri})")
+            self._break_part()
+
+    def _break_part(self) -> None:
+        """What comes next does not belong to the text before it, though the item may go on."""
+        self._break_message()
+        if self._reasoning is not None:
+            self._reasoning.break_part()
+
+    def _break_message(self) -> None:
+        if self._message is not None:
+            self._message.break_part()
+
+    def _close_text(self, status: str) -> None:
+        if self._message is not None:
+            self._message.close(status)
+            self._message = None
+        self._close_reasoning(status)
+        self._reasoning_run = None
+
+    def _close_reasoning(self, status: str) -> None:
+        if self._reasoning is not None:
+            self._reasoning.close(status)
+            self._reasoning = None
+
+    def _observe_model(self, source: object) -> None:
+        if self._follow_model and source is not None and (model := model_of(source)):
+            self.response["model"] = model
+            self._follow_model = False
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _namespaced(content: "Content", namespace: str, name: str) -> Any:
+    """A marker in additional_properties: in the namespace of its owner, or flat as older versions have it."""
+    properties: Any = content.additional_properties
+    if not properties:
+        return None
+    owned = properties.get(namespace)
+    if isinstance(owned, dict) and name in owned:
+        return cast("Json", owned)[name]
+    return properties.get(name)
+
+
+def _is_refusal(content: "Content") -> bool:
+    return _namespaced(content, "core", "model_output_kind") == "refusal"
+
+
+def _raw_reasoning(content: "Content") -> str | bool:
+    """True when the text is the raw reasoning, the raw text itself when it comes beside a summary, else False."""
+    marker = _namespaced(content, "openai", "reasoning_text")
+    return marker if isinstance(marker, str) else marker is True

@@ -1,0 +1,85 @@
+"""What a request says about tools and the form of the answer: `tools`, `tool_choice`, `text`."""
+
+from typing import Any
+
+from hosting.responses.errors import InvalidRequest
+from hosting.responses.fields import Fields
+
+__all__ = ["parse_text", "parse_tool_choice", "parse_tools"]
+
+type Json = dict[str, Any]
+
+_MODES = ("none", "auto", "required")
+_FORMATS = ("text", "json_object", "json_schema")
+_NAME_LENGTH = 128
+
+
+def parse_tools(body: Fields) -> tuple[Json, ...]:
+    """The declared tools as they are, checked as far as this server uses them.
+
+    A tool must be an object with a type, a function tool needs a name that no other one has. Types that we don't know
+    pass: Codex declares `namespace` and `web_search` to every agent, whether the agent cares or not.
+    """
+    tools: list[Json] = []
+    names: set[str] = set()
+    for index, value in enumerate(body.array("tools") or []):
+        tool = Fields(value, f"tools[{index}]")
+        if tool.required_string("type") == "function":
+            name = tool.required_string("name", max_length=_NAME_LENGTH)
+            if name in names:
+                raise InvalidRequest(
+                    f"Duplicate tool name: '{name}'. Tool names must be unique.",
+                    param=tool.path("name"),
+                    code="invalid_value",
+                )
+            names.add(name)
+            tool.string("description")
+            tool.object("parameters")
+            tool.boolean("strict")
+        tools.append(value)
+    return tuple(tools)
+
+
+def parse_tool_choice(body: Fields) -> str | Json:
+    """A mode, or the object form of one; `auto` when absent."""
+    value = body.value("tool_choice")
+    if value is None:
+        return "auto"
+    if isinstance(value, str):
+        return body.one_of("tool_choice", _MODES) or "auto"
+    choice = body.nested("tool_choice")
+    assert choice is not None
+    match choice.required_string("type"):
+        case "function" | "custom":
+            choice.required_string("name")
+        case "allowed_tools":
+            if choice.one_of("mode", _MODES[1:]) is None:
+                raise InvalidRequest.missing(choice.path("mode"))
+            tools = choice.array("tools")
+            if tools is None:
+                raise InvalidRequest.missing(choice.path("tools"))
+            for index, tool in enumerate(tools):
+                allowed = Fields(tool, f"{choice.path('tools')}[{index}]")
+                if allowed.required_string("type") == "function":
+                    allowed.required_string("name")
+        case _:
+            pass
+    return value
+
+
+def parse_text(body: Fields) -> Json | None:
+    """`text` with its `format` checked; None when absent."""
+    text = body.nested("text")
+    if text is None:
+        return None
+    text.one_of("verbosity", ("low", "medium", "high"))
+    format = text.nested("format")
+    if format is not None:
+        format.required_string("type")
+        if format.one_of("type", _FORMATS) == "json_schema":
+            format.required_string("name", max_length=_NAME_LENGTH)
+            format.boolean("strict")
+            format.string("description")
+            if format.object("schema") is None:
+                raise InvalidRequest.missing(format.path("schema"))
+    return body.object("text")

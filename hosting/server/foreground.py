@@ -1,0 +1,193 @@
+"""The life of a foreground turn: it runs in the process of its request and ends with it.
+
+    begin (one parallel read) -> agent -> commit (one atomic write) -> the terminal event or the JSON answer
+
+The commit comes before `response.completed` is announced, so a client that has seen it can chain on the response.
+When the client goes, the run is cancelled, the agent's stream is closed and the turn is stored as cancelled, in a task of
+its own: the web framework cancels whatever the request still awaits, over and over, and clean-up must not be part of it.
+If the process dies in the middle, nothing of the turn is stored and the conversation stands where it was.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from hosting.responses import (
+    DONE,
+    KEEP_ALIVE,
+    ApiError,
+    CreateRequest,
+    ResponseRenderer,
+    encode_event,
+    error_event,
+    messages_from_items,
+    options_from_request,
+    stored_input_items,
+)
+from hosting.server.channel import Channel
+from hosting.state import CurrentTurn, accepts_options, current_turn, decode_session, encode_session
+from hosting.state.turns import Turn, TurnRecord, Turns
+from hosting.storage import StorageError
+
+__all__ = ["ForegroundTurn", "finish_running", "run_to_end", "stream_events"]
+
+_log = logging.getLogger(__name__)
+
+type Event = dict[str, Any]
+type Emit = Callable[[Sequence[Event]], Awaitable[None]]
+
+# Runs that outlive their request for a moment (clean-up after a disconnect): asyncio itself keeps only weak references.
+_running: set[asyncio.Task[dict[str, Any]]] = set()
+
+
+@dataclass(slots=True)
+class ForegroundTurn:
+    """A validated request with its agent and its place in the conversation, ready to run once."""
+
+    request: CreateRequest
+    target: Any
+    turn: Turn
+    turns: Turns
+    model: str
+    store: bool
+
+    async def run(self, emit: Emit) -> dict[str, Any]:
+        """Run the agent and commit the turn; the final response object. Raises only CancelledError."""
+        items = stored_input_items(self.request, self.turn.response_id)
+        renderer = ResponseRenderer(
+            response_id=self.turn.response_id, request=self.request, model=self.model, created_at=int(time.time())
+        )
+        session = self._session()
+        current = CurrentTurn(self.turns, self.turn, session.session_id)
+        try:
+            await emit(renderer.start())
+            try:
+                with current_turn(current):
+                    await self._run_agent(renderer, items, session, emit)
+            except Exception:
+                _log.exception("The agent failed in %s", self.turn.response_id)
+                await emit(renderer.fail())
+        except asyncio.CancelledError:
+            renderer.cancel()
+            await self._commit(renderer, items, current, session)
+            raise
+        if not await self._commit(renderer, items, current, session):
+            await emit(renderer.fail(code="server_error", message="The response could not be stored."))
+        await emit([renderer.terminal()])
+        return renderer.response
+
+    async def _run_agent(
+        self, renderer: ResponseRenderer, items: Sequence[dict[str, Any]], session: Any, emit: Emit
+    ) -> None:
+        arguments: dict[str, Any] = {"session": session}
+        if accepts_options(self.target):
+            arguments["options"] = options_from_request(self.request)
+        messages = messages_from_items(items)
+        if not self.request.stream:
+            result = await self.target.run(messages, **arguments)
+            await emit(renderer.feed_result(result))
+            await emit(renderer.finish(result))
+            return
+        stream = self.target.run(messages, stream=True, **arguments)
+        try:
+            async for update in stream:
+                await emit(renderer.feed(update))
+            await emit(renderer.finish(await stream.get_final_response()))
+        finally:
+            # After a normal end this does nothing. On a failure or a disconnect it stops the model call: dropping the
+            # iterator would leave it running.
+            await stream.close()
+
+    def _session(self) -> Any:
+        if self.turn.session is not None:
+            return decode_session(cast("dict[str, Any]", self.turn.session))
+        return self.target.create_session(session_id=self.turn.response_id)
+
+    async def _commit(
+        self, renderer: ResponseRenderer, items: Sequence[dict[str, Any]], current: CurrentTurn, session: Any
+    ) -> bool:
+        """Store the turn; False when that is not possible (logged). Tried twice: a commit is safe to repeat."""
+        if not self.store:
+            return True
+        continues = renderer.response["status"] in ("completed", "incomplete")
+        try:
+            record = TurnRecord(
+                response=renderer.response,
+                input=items,
+                messages=current.added if continues else None,
+                session=encode_session(session) if continues and _has_content(session) else None,
+                open_calls=renderer.open_calls if continues else (),
+                continues=continues,
+            )
+        except TypeError:  # the app put something into the session that can't be read back
+            _log.exception("The session after %s can't be stored", self.turn.response_id)
+            return False
+        for attempt in (1, 2):
+            try:
+                await self.turns.commit(self.turn, record)
+            except StorageError:
+                _log.exception("Commit %d of 2 of %s failed", attempt, self.turn.response_id)
+            else:
+                return True
+        return False
+
+
+def _has_content(session: Any) -> bool:
+    # Providers leave an empty dict each in the state; those are not worth a row.
+    return any(session.state.values()) or session.service_session_id is not None
+
+
+async def _discard(events: Sequence[Event]) -> None:
+    """The JSON answer needs the final object only."""
+
+
+async def run_to_end(turn: ForegroundTurn, disconnected: Callable[[], Awaitable[None]]) -> dict[str, Any] | None:
+    """Run a turn for a client that waits for one JSON answer; None when the client went first."""
+    run = _start(turn, _discard)
+    gone = asyncio.ensure_future(disconnected())
+    try:
+        await asyncio.wait({run, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if run.done():
+            return run.result()
+        return None
+    finally:
+        gone.cancel()
+        run.cancel()  # no-op when it is done; else its own task stores the turn as cancelled
+
+
+async def stream_events(turn: ForegroundTurn, keep_alive_seconds: float) -> AsyncIterator[bytes]:
+    """Run a turn for a client that reads server-sent events. Closing the iterator cancels the run."""
+    channel = Channel()
+    run = _start(turn, channel.put)
+    run.add_done_callback(lambda _: channel.close())
+    last = -1
+    try:
+        async for events in channel.read(keep_alive_seconds):
+            if not events:
+                yield KEEP_ALIVE
+                continue
+            last = events[-1]["sequence_number"]
+            yield b"".join(map(encode_event, events))
+        if run.cancelled() or run.exception() is not None:  # a defect of ours: an agent's failure is an event
+            _log.error("The run of %s ended without a terminal event", turn.turn.response_id, exc_info=run.exception())
+            fault = ApiError.server_error()
+            yield encode_event(error_event(fault, sequence_number=last + 1))
+        yield DONE
+    finally:
+        run.cancel()
+
+
+def _start(turn: ForegroundTurn, emit: Emit) -> asyncio.Task[dict[str, Any]]:
+    run = asyncio.create_task(turn.run(emit), name=f"turn {turn.turn.response_id}")
+    _running.add(run)
+    run.add_done_callback(_running.discard)
+    return run
+
+
+async def finish_running(seconds: float) -> None:
+    """Let the runs of this process finish, for at most so long. What is left is as if the process had died."""
+    if _running:
+        await asyncio.wait(_running, timeout=seconds)

@@ -1,0 +1,48 @@
+"""A request and a response, free of any web framework: the server reads one and returns the other.
+
+The triggers in `hosting/functions` translate; tests need no HTTP at all.
+"""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Request", "Response", "json_response"]
+
+
+async def _never_gone() -> None:
+    import asyncio
+
+    await asyncio.Event().wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. Header names are in lower case; `query` keeps every value of a repeated name."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    query: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    path_params: Mapping[str, str] = field(default_factory=dict[str, str])
+    read: Callable[[int], Awaitable[bytes]] | None = None
+    """Reads the body; given the limit in bytes, raises ApiError 413 when the body is longer."""
+    disconnected: Callable[[], Awaitable[None]] = _never_gone
+    """Returns when the client has gone. Call it only after the body was read."""
+
+
+@dataclass(slots=True)
+class Response:
+    """One response; an iterator as body is a stream and is closed when the client goes."""
+
+    status: int
+    body: bytes | AsyncIterator[bytes] = b""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    media_type: str = "application/json"
+
+
+def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON body, compact and UTF-8."""
+    body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return Response(status, body, dict(headers or {}))

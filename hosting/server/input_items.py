@@ -1,0 +1,98 @@
+"""The list of items that a response was made from: those of the turns before it, then its own input."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, cast
+
+from hosting.ids import parse_id
+from hosting.responses import ApiError
+from hosting.state import StoredResponse, Turns
+from hosting.state.lineage import Place, Segment, places
+
+__all__ = ["Page", "list_input_items", "parse_page"]
+
+# Turns that one read takes. A page of 20 items is some 10 turns; the rest is there for turns with little in them.
+_BLOCK = 50
+
+type Item = dict[str, Any]
+
+
+class Page:
+    """`limit`, `order` and `after` of a list request, as OpenAI defines them."""
+
+    def __init__(self, limit: int, descending: bool, after: str | None) -> None:
+        self.limit = limit
+        self.descending = descending
+        self.after = after
+
+
+def parse_page(query: Mapping[str, Sequence[str]]) -> Page:
+    """Raises ApiError 400 for a limit outside 1 to 100 or another order than asc and desc."""
+    limit, order, after = (query.get(name, [default])[-1] for name, default in _DEFAULTS)
+    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:4]) <= 100):
+        raise ApiError.invalid_value(
+            "limit", f"Invalid 'limit': expected an integer from 1 to 100, got '{limit[:40]}'."
+        )
+    if order not in ("asc", "desc"):
+        raise ApiError.invalid_value("order", f"Invalid 'order': expected 'asc' or 'desc', got '{order[:40]}'.")
+    return Page(int(limit), order == "desc", after or None)
+
+
+_DEFAULTS = (("limit", "20"), ("order", "desc"), ("after", ""))
+
+
+async def list_input_items(turns: Turns, stored: StoredResponse, query: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """One page, in OpenAI's list form. Raises ApiError 400 when `after` is no item of the list, and StorageError."""
+    page = parse_page(query)
+    order = [*places(stored.before), stored.place]
+    if page.descending:
+        order.reverse()
+    seen = page.after is None
+    if page.after is not None and (parsed := parse_id(page.after)) is not None:
+        # An id of ours says which turn it is in: what lies before that turn need not be read.
+        at = next((i for i, place in enumerate(order) if (place.chain, place.turn) == (parsed.chain, parsed.turn)), 0)
+        order = order[at:]
+    data: list[Item] = []
+    async for item in _items(turns, stored.place, order, page.descending):
+        if not seen:
+            seen = item["id"] == page.after
+        elif len(data) <= page.limit:
+            data.append(item)
+        if len(data) > page.limit:
+            break
+    if not seen:
+        raise ApiError.invalid_value(
+            "after", f"Invalid 'after': no item with id '{(page.after or '')[:80]}' in this list."
+        )
+    has_more, data = len(data) > page.limit, data[: page.limit]
+    return {
+        "object": "list",
+        "data": data,
+        "first_id": data[0]["id"] if data else None,
+        "last_id": data[-1]["id"] if data else None,
+        "has_more": has_more,
+    }
+
+
+async def _items(turns: Turns, own: Place, order: Sequence[Place], descending: bool) -> AsyncIterator[Item]:
+    for start in range(0, len(order), _BLOCK):
+        block = order[start : start + _BLOCK]
+        rows: dict[Place, Any] = {}
+        for segment in _segments(block):
+            rows |= await turns.items(segment, "input", "output")
+        for place in block:
+            if place not in rows:  # deleted meanwhile
+                continue
+            documents = rows[place].documents
+            items = list(cast("list[Item]", documents.get("input") or []))
+            if place != own:
+                items += cast("list[Item]", documents.get("output") or [])
+            for item in reversed(items) if descending else items:
+                yield item
+
+
+def _segments(block: Sequence[Place]) -> list[Segment]:
+    """The stretches that cover a block of neighbouring places."""
+    logs: dict[tuple[str, str], list[int]] = {}
+    for place in block:
+        logs.setdefault((place.chain, place.log), []).append(place.turn)
+    return [Segment(chain, log, min(found), max(found)) for (chain, log), found in logs.items()]

@@ -1,0 +1,73 @@
+"""Every environment variable that the app reads, typed, with its reason. An app setting in Azure is one of these."""
+
+import os
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+__all__ = ["ConfigurationError", "Settings", "load_settings"]
+
+
+class ConfigurationError(ValueError):
+    """A setting is missing or wrong; the message names it and says what it takes."""
+
+
+class Settings(BaseModel):
+    """The settings of one process. What belongs to storage or to a model is read where it is used: `hosting/storage`
+    takes the `AzureWebJobsStorage*` group, `hosting/models.py` the `AZURE_OPENAI_*` and `OPENAI_*` ones.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    api_keys: str = Field("", alias="HOSTING_API_KEYS")
+    """API keys, hashes only: entries that `python -m hosting.keys new TENANT` prints, separated by commas or space."""
+
+    isolation: Literal["tenant", "user"] = Field("tenant", alias="HOSTING_ISOLATION")
+    """Who shares ids: everybody of a tenant, or each user alone. A caller without a user is the tenant itself."""
+
+    max_request_bytes: int = Field(32 * 1024 * 1024, alias="HOSTING_MAX_REQUEST_BYTES", ge=1024, le=200 * 1024 * 1024)
+    """Largest request body, in bytes. The Functions host stops at 210 MB; a body stays in memory while its turn runs."""
+
+    keep_alive_seconds: float = Field(15.0, alias="HOSTING_KEEP_ALIVE_SECONDS", gt=0, le=60)
+    """Silence on a stream after which a comment is sent, in seconds. Front ends cut idle connections after 60 or more."""
+
+    default_model: str = Field("agent", alias="HOSTING_DEFAULT_MODEL", min_length=1)
+    """The `model` that a response names when its request named none."""
+
+    storage_connection: str = Field("AzureWebJobsStorage", alias="HOSTING_STORAGE_CONNECTION", min_length=1)
+    """Name (prefix) of the settings that say which storage account holds the state, as bindings name a connection."""
+
+    table: str = Field("agents", alias="HOSTING_TABLE", pattern="^[A-Za-z][A-Za-z0-9]{2,62}$")
+    """Table for sessions, turns and responses; made at first use."""
+
+    container: str = Field("agents", alias="HOSTING_CONTAINER", pattern="^[a-z0-9](?:-?[a-z0-9]){2,62}$")
+    """Blob container for values that are too large for a table; made at first use."""
+
+    easy_auth: bool = Field(False, alias="WEBSITE_AUTH_ENABLED")
+    """Set by the platform when Easy Auth is on. Only then are the identity headers the platform's own."""
+
+    environment: str = Field("Production", alias="AZURE_FUNCTIONS_ENVIRONMENT")
+    """`Development` under Core Tools and devhost. Without keys, only then is a caller let in without one."""
+
+    instance_id: str = Field("", alias="WEBSITE_INSTANCE_ID")
+    """Set by the platform in Azure, never on a laptop."""
+
+    sku: str = Field("", alias="WEBSITE_SKU")
+    """The plan, set by the platform in Azure (`FlexConsumption`), never on a laptop."""
+
+    @property
+    def development(self) -> bool:
+        """Whether this is a laptop: the environment says so and no sign of Azure contradicts it (fails closed)."""
+        return self.environment.lower() == "development" and not (self.instance_id or self.sku)
+
+
+def load_settings(env: Mapping[str, str] | None = None) -> Settings:
+    """The settings of the environment, or of `env` alone. Raises ConfigurationError that names each wrong one."""
+    values = os.environ if env is None else env
+    try:
+        # An empty app setting means "not set": the portal can't delete one that a template declares.
+        return Settings.model_validate({name: value for name, value in values.items() if value != ""})
+    except ValidationError as error:
+        wrong = "; ".join(f"{fault['loc'][0]}: {fault['msg']}" for fault in error.errors())
+        raise ConfigurationError(f"Check the app settings. {wrong}") from None

@@ -1,0 +1,50 @@
+"""What a conversation remembers: agents and workflows, sessions, turns."""
+
+from typing import TYPE_CHECKING, Any
+
+from hosting.state.agent_state import AgentState, accepts_options
+from hosting.state.current_turn import CurrentTurn, current_turn
+from hosting.state.sessions import (
+    SessionStore,
+    SupportsSessionStore,
+    TableSessionStore,
+    decode_session,
+    encode_session,
+)
+from hosting.state.turns import PreviousResponseNotFound, StoredResponse, Turn, TurnRecord, Turns
+from hosting.state.workflow_state import SupportsBuild, WorkflowState
+
+if TYPE_CHECKING:
+    from hosting.state.history import TableHistoryProvider, uses_table_history
+
+__all__ = [
+    "AgentState",
+    "CurrentTurn",
+    "PreviousResponseNotFound",
+    "SessionStore",
+    "StoredResponse",
+    "SupportsBuild",
+    "SupportsSessionStore",
+    "TableHistoryProvider",
+    "TableSessionStore",
+    "Turn",
+    "TurnRecord",
+    "Turns",
+    "WorkflowState",
+    "accepts_options",
+    "current_turn",
+    "decode_session",
+    "encode_session",
+    "uses_table_history",
+]
+
+_HISTORY = {"TableHistoryProvider", "uses_table_history"}
+
+
+def __getattr__(name: str) -> Any:
+    # The history provider is a subclass of agent-framework's: it is loaded with the agent, not with the app.
+    if name in _HISTORY:
+        from hosting.state import history
+
+        return getattr(history, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,74 @@
+"""The only code that knows Azure Tables and Blobs.
+
+`connect` and `memory_store` make a `Store`: rows with typed fields and JSON documents, written in atomic transactions.
+Importing this package is cheap: the twins are imported when they are asked for, the azure packages at the first call.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ._errors import (
+    ConfigurationError,
+    CorruptValue,
+    RowChanged,
+    RowConflict,
+    RowExists,
+    RowMissing,
+    StorageDenied,
+    StorageError,
+    StorageUnavailable,
+    TransactionTooLarge,
+)
+from ._meter import Meter
+from ._packing import Delete, Insert, Operation, Put, Replace
+from ._seams import Blobs, RawEntity, RawOperation, Tables
+from ._store import Entity, Store
+from ._values import Json, Scalar
+
+if TYPE_CHECKING:
+    from ._connection import connect
+    from ._memory import MemoryBlobs, MemoryTables, memory_store
+
+__all__ = [
+    "Blobs",
+    "ConfigurationError",
+    "CorruptValue",
+    "Delete",
+    "Entity",
+    "Insert",
+    "Json",
+    "MemoryBlobs",
+    "MemoryTables",
+    "Meter",
+    "Operation",
+    "Put",
+    "RawEntity",
+    "RawOperation",
+    "Replace",
+    "RowChanged",
+    "RowConflict",
+    "RowExists",
+    "RowMissing",
+    "Scalar",
+    "StorageDenied",
+    "StorageError",
+    "StorageUnavailable",
+    "Store",
+    "Tables",
+    "TransactionTooLarge",
+    "connect",
+    "memory_store",
+]
+
+_LATER = {
+    "connect": "_connection",
+    "memory_store": "_memory",
+    "MemoryBlobs": "_memory",
+    "MemoryTables": "_memory",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_LATER[name]}", __name__), name)

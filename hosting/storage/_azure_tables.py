@@ -1,0 +1,160 @@
+"""Seam 1 on Azure Table Storage: reads through the SDK's client, transactions through its pipeline."""
+
+import secrets
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ._azure_errors import azure_errors, error_code, failure
+from ._batch import BatchAnswer, encode_batch, read_batch
+from ._errors import RowChanged, RowExists, RowMissing
+from ._limits import check_key, check_transaction
+from ._meter import Meter
+from ._seams import RawEntity, RawOperation
+
+__all__ = ["AzureTables"]
+
+_PAGE = 1_000
+_SYSTEM = ("PartitionKey", "RowKey", "Timestamp")
+_CONFLICTS = {
+    "EntityAlreadyExists": RowExists,
+    "UpdateConditionNotSatisfied": RowChanged,
+    "ConditionNotMet": RowChanged,
+    "ResourceNotFound": RowMissing,
+    "EntityNotFound": RowMissing,
+}
+
+
+class TableSource(Protocol):
+    """What makes the client on first use: a Connection. (Any: the SDK's types are incomplete for a strict checker.)"""
+
+    def table(self) -> Any:
+        """The `azure.data.tables.aio.TableClient` of the table."""
+        ...
+
+    async def close(self) -> None:
+        """Close what was opened."""
+        ...
+
+
+class AzureTables:
+    """Tables in a storage account or Azurite."""
+
+    def __init__(self, source: TableSource, meter: Meter) -> None:
+        self._source, self._meter = source, meter
+
+    async def get(self, partition: str, row: str, select: Sequence[str] | None = None) -> RawEntity | None:
+        """See `Tables.get`."""
+        check_key(partition, "PartitionKey")
+        check_key(row, "RowKey")
+        self._meter.table_reads += 1
+        with azure_errors():
+            from azure.core.exceptions import ResourceNotFoundError
+
+            try:
+                found = await self._source.table().get_entity(partition, row, select=_columns(select))
+            except ResourceNotFoundError:
+                return None  # no row, or no table yet
+        return self._read(found, select)
+
+    async def query(
+        self, partition: str, first: str, last: str, select: Sequence[str] | None = None, limit: int | None = None
+    ) -> list[RawEntity]:
+        """See `Tables.query`."""
+        check_key(partition, "PartitionKey")
+        condition = (
+            f"PartitionKey eq {_literal(partition)} and RowKey ge {_literal(first)} and RowKey lt {_literal(last)}"
+        )
+        rows: list[RawEntity] = []
+        if limit == 0:
+            return rows
+        with azure_errors():
+            from azure.core.exceptions import ResourceNotFoundError
+
+            size = _PAGE if limit is None else min(limit, _PAGE)
+            client = self._source.table()
+            pages = client.query_entities(condition, select=_columns(select), results_per_page=size).by_page()
+            try:
+                async for page in pages:
+                    self._meter.table_reads += 1
+                    rows += [self._read(found, select) async for found in page]
+                    if limit is not None and len(rows) >= limit:
+                        break
+            except ResourceNotFoundError:
+                return []  # no table yet
+        return rows[:limit]
+
+    async def transact(self, partition: str, operations: Sequence[RawOperation]) -> list[str]:
+        """See `Tables.transact`."""
+        self._meter.bytes_out += check_transaction(partition, operations)
+        self._meter.table_writes += 1
+        answer = await self._send(partition, operations)
+        if answer.code == "TableNotFound":
+            await self._create()
+            self._meter.table_writes += 2
+            answer = await self._send(partition, operations)
+        if not answer.code:
+            return answer.etags
+        if conflict := _CONFLICTS.get(answer.code):
+            raise conflict(operations[min(answer.failed, len(operations) - 1)].row)
+        raise failure(answer.status, answer.code, answer.message)
+
+    async def close(self) -> None:
+        """See `Tables.close`."""
+        await self._source.close()
+
+    async def _send(self, partition: str, operations: Sequence[RawOperation]) -> BatchAnswer:
+        with azure_errors():
+            from azure.core.rest import HttpRequest
+
+            client = self._source.table()
+            boundary = secrets.token_hex(16)
+            base, _, query = client.url.partition("?")
+            request = HttpRequest(
+                "POST",
+                f"{base}/$batch" + (f"?{query}" if query else ""),
+                headers={
+                    "Content-Type": f"multipart/mixed; boundary=batch_{boundary}",
+                    "Accept": "application/json",
+                    "DataServiceVersion": "3.0",
+                    "MaxDataServiceVersion": "3.0;NetFx",
+                    "x-ms-version": client.api_version,
+                },
+                content=encode_batch(f"{base}/{client.table_name}", partition, operations, boundary),
+            )
+            # The pipeline (signing, retries, user agent) is all that is wanted here, and the client hides it. `stream`
+            # keeps the pipeline from decoding the body as JSON.
+            response = await client._client.send_request(request, stream=True)
+            body: bytes = await response.read()
+        answer = read_batch(response.status_code, body)
+        if not answer.code and len(answer.etags) != len(operations):
+            raise failure(None, "", f"the answer to {len(operations)} operations has {len(answer.etags)} parts")
+        return answer
+
+    async def _create(self) -> None:
+        with azure_errors():
+            from azure.core.exceptions import ResourceExistsError
+
+            try:
+                await self._source.table().create_table()
+            except ResourceExistsError as error:
+                if error_code(error) != "TableAlreadyExists":  # TableBeingDeleted: about a minute, up to the caller
+                    raise
+
+    def _read(self, found: Any, select: Sequence[str] | None) -> RawEntity:
+        wanted = None if select is None else set(select)
+        properties = {
+            name: value
+            for name, value in found.items()
+            if name not in _SYSTEM and value is not None and (wanted is None or name in wanted)
+        }
+        self._meter.bytes_in += sum(len(name) + len(value) for name, value in properties.items())
+        return RawEntity(found["PartitionKey"], found["RowKey"], found.metadata["etag"], properties)
+
+
+def _columns(select: Sequence[str] | None) -> list[str] | None:
+    # Timestamp because the etag is made of it: a projection without it is not promised to have one.
+    return None if select is None else [*_SYSTEM, *select]
+
+
+def _literal(key: str) -> str:
+    return "'" + key.replace("'", "''") + "'"

@@ -1,0 +1,177 @@
+"""The life of one transaction: look at what it replaces, write blobs, write rows, tidy up; and what if an answer is lost."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Collection, Sequence
+
+from ._errors import CorruptValue, RowConflict, RowMissing, StorageError, StorageUnavailable
+from ._packing import Delete, Insert, Operation, Put, Replace, pack
+from ._seams import Blobs, RawEntity, RawOperation, Tables
+from ._values import SPILLED, TOKEN, decode_refs, has_spilled, inner_etag, outer_etag
+
+__all__ = ["Commit"]
+
+_LOG = logging.getLogger("hosting.storage")
+_PROBE = [SPILLED, TOKEN]
+_PAUSE = 0.2
+"""Seconds before the one repetition of a transaction whose outcome is unknown. The SDK repeats what got an answer
+(500, 503, 504) but not a POST whose connection broke, which is what a stale keep-alive connection looks like."""
+_SUPERSEDED = "W/\"datetime'1601-01-01T00%3A00%3A00.0000000Z'\""
+"""The etag of a version that was ours and is gone: well-formed, and no row's, so that a Replace with it conflicts."""
+
+
+class Commit:
+    """One call of `Store.commit`; used once.
+
+    Which blobs may be removed follows from two facts. A blob belongs to one call (its name says so), so a row refers to
+    it only if that call's transaction was applied. And the blobs of a replaced version were looked up before the
+    transaction: once a conditional operation is applied, the version that its etag names is gone for good.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        blobs: Blobs,
+        slots: asyncio.Semaphore,
+        partition: str,
+        operations: Sequence[Operation],
+        token: str | None,
+    ) -> None:
+        self._tables, self._blobs, self._slots = tables, blobs, slots
+        self._partition, self._operations = partition, operations
+        self._token = token or secrets.token_hex(8)
+        packed = pack(partition, operations, self._token, secrets.token_hex(6)) if operations else None
+        self._raw = packed.operations if packed else []
+        self._own = packed.blobs if packed else {}
+        self._in_doubt = False
+
+    async def run(self) -> dict[str, str]:
+        """Commit; returns the etag of each row written. See `Store.commit` for what is raised."""
+        looked, written = await asyncio.gather(self._look(), self._write_blobs(), return_exceptions=True)
+        if isinstance(looked, BaseException) or isinstance(written, BaseException):
+            await self._discard(self._own)  # no transaction was sent, so nothing refers to them
+            raise next(error for error in (looked, written) if isinstance(error, BaseException))
+        named, overwritten, absent = looked
+        raw = [operation for operation in self._raw if operation.row not in absent]
+        try:
+            etags = await self._transact(raw)
+        except RowConflict as conflict:
+            etags = await self._read_back(conflict.row)
+            if etags is None:
+                await self._discard(self._own)
+                raise
+            # The old versions that were looked up without knowing their etag may be our own, from an earlier call.
+            overwritten = set[str]()
+        except StorageUnavailable:
+            raise  # the rows may be there and refer to our blobs
+        except StorageError:
+            if not self._in_doubt:
+                await self._discard(self._own)
+            raise
+        await self._discard(named | overwritten)
+        return etags
+
+    async def _look(self) -> tuple[set[str], set[str], set[str]]:
+        """The blobs of versions that an etag names, those of whatever is overwritten, and rows that need no delete."""
+        unconditional = {op.row for op in self._operations if isinstance(op, Put) or _is_free_delete(op)}
+        versions = {
+            op.row: inner_etag(op.etag)
+            for op in self._operations
+            if isinstance(op, Replace | Delete) and op.etag and has_spilled(op.etag)
+        }
+        rows = [op.row for op in self._operations if op.row in unconditional or op.row in versions]
+        found = await self._probe(rows)
+        named = {name for row, old in found.items() if old.etag == versions.get(row) for name in _blob_names(old)}
+        overwritten = {name for row, old in found.items() if row in unconditional for name in _blob_names(old)}
+        absent = {op.row for op in self._operations if _is_free_delete(op) and op.row not in found}
+        return named, overwritten, absent
+
+    async def _write_blobs(self) -> None:
+        results = await asyncio.gather(*(self._write(*blob) for blob in self._own.items()), return_exceptions=True)
+        for result in results:
+            if result is not None:
+                raise result
+
+    async def _write(self, name: str, data: bytes) -> None:
+        async with self._slots:
+            await self._blobs.put(name, data)
+
+    async def _transact(self, raw: list[RawOperation]) -> dict[str, str]:
+        while raw:
+            try:
+                etags = await self._tables.transact(self._partition, raw)
+            except StorageUnavailable:
+                if self._in_doubt:
+                    raise
+                self._in_doubt = True
+                await asyncio.sleep(_PAUSE)
+            except RowMissing as error:
+                remaining = [op for op in raw if op.row != error.row or op.kind != "delete" or op.etag]
+                if len(remaining) == len(raw):
+                    raise
+                raw = remaining  # someone else deleted it after we looked: just as well
+            else:
+                return {
+                    op.row: outer_etag(etag, spilled=SPILLED in op.properties)
+                    for op, etag in zip(raw, etags, strict=True)
+                    if op.kind != "delete"
+                }
+        return {}
+
+    async def _read_back(self, conflicting: str) -> dict[str, str] | None:
+        """After a conflict: the etags if our transaction was applied by an earlier attempt, None if it was not.
+
+        One row tells, as the transaction is atomic: preferably an inserted one (who would change it so soon?) that is
+        not the one everybody fights for. Before blobs are thrown away, all rows that could refer to them are asked;
+        after an answer was lost in this very call, all rows.
+        """
+        written = [op for op in self._raw if op.kind != "delete"]
+        if not written:
+            return None
+        inserted = [op.row for op in self._operations if isinstance(op, Insert)]
+        probe = next((row for row in inserted if row != conflicting), (inserted or [written[0].row])[0])
+        asked = [op.row for op in written if self._in_doubt or op.row == probe or SPILLED in op.properties]
+        found = await self._probe(asked)
+        if not any(self._is_ours(found.get(row)) for row in asked):
+            return None
+        found |= await self._probe([op.row for op in written if op.row not in asked])
+        etags = {op.row: _SUPERSEDED for op in written}
+        in_use: set[str] = set()
+        for row, raw in found.items():
+            if self._is_ours(raw):
+                etags[row] = outer_etag(raw.etag, spilled=SPILLED in raw.properties)
+                in_use |= _blob_names(raw)
+        # An earlier call with this token wrote its own copies; ours are not needed then.
+        await self._discard(self._own.keys() - in_use)
+        return etags
+
+    def _is_ours(self, raw: RawEntity | None) -> bool:
+        return raw is not None and raw.properties.get(TOKEN) == self._token
+
+    async def _probe(self, rows: Sequence[str]) -> dict[str, RawEntity]:
+        """Token and blob references of those of the rows that exist."""
+        found = await asyncio.gather(*(self._tables.get(self._partition, row, _PROBE) for row in rows))
+        return {raw.row: raw for raw in found if raw is not None}
+
+    async def _discard(self, names: Collection[str]) -> None:
+        """Remove blobs, as well as it goes: what stays is swept by retention."""
+        results = await asyncio.gather(*(self._remove(name) for name in names), return_exceptions=True)
+        for name, result in zip(names, results, strict=True):
+            if isinstance(result, Exception):
+                _LOG.warning("blob %s is left behind: %r", name, result)
+
+    async def _remove(self, name: str) -> bool:
+        async with self._slots:
+            return await self._blobs.delete(name)
+
+
+def _is_free_delete(operation: Operation) -> bool:
+    return isinstance(operation, Delete) and operation.etag is None
+
+
+def _blob_names(raw: RawEntity) -> set[str]:
+    try:
+        return {ref.name for ref in decode_refs(raw.properties.get(SPILLED), raw.row).values()}
+    except CorruptValue:
+        return set()  # a broken row must stay deletable

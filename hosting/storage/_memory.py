@@ -1,0 +1,147 @@
+"""The in-memory twins: what Azure does, without Azure. For tests, and for apps that keep nothing."""
+
+import asyncio
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from ._errors import RowChanged, RowExists, RowMissing
+from ._limits import check_key, check_transaction
+from ._meter import Meter
+from ._seams import RawEntity, RawOperation
+from ._store import Store
+
+__all__ = ["MemoryBlobs", "MemoryTables", "memory_store"]
+
+_PAGE = 1_000
+
+
+def memory_store() -> Store:
+    """A store that lives in this process, with the limits and the error rules of Azure."""
+    meter = Meter()
+    return Store(MemoryTables(meter), MemoryBlobs(meter), meter)
+
+
+@dataclass(slots=True)
+class _Partition:
+    rows: dict[str, RawEntity] = field(default_factory=dict[str, RawEntity])
+    order: list[str] = field(default_factory=list[str])
+
+    def write(self, entity: RawEntity) -> None:
+        if entity.row not in self.rows:
+            insort(self.order, entity.row)
+        self.rows[entity.row] = entity
+
+    def remove(self, row: str) -> None:
+        del self.rows[row]
+        del self.order[bisect_left(self.order, row)]
+
+
+class MemoryTables:
+    """Tables in a dictionary. Every call gives other tasks a turn before it acts, as a network would."""
+
+    def __init__(self, meter: Meter | None = None) -> None:
+        self._meter = meter or Meter()
+        self._partitions: dict[str, _Partition] = {}
+        self._versions = count(1)
+
+    async def get(self, partition: str, row: str, select: Sequence[str] | None = None) -> RawEntity | None:
+        """See `Tables.get`."""
+        check_key(partition, "PartitionKey")
+        check_key(row, "RowKey")
+        await asyncio.sleep(0)
+        self._meter.table_reads += 1
+        held = self._partitions.get(partition)
+        found = held.rows.get(row) if held else None
+        return self._read(found, select) if found else None
+
+    async def query(
+        self, partition: str, first: str, last: str, select: Sequence[str] | None = None, limit: int | None = None
+    ) -> list[RawEntity]:
+        """See `Tables.query`."""
+        check_key(partition, "PartitionKey")
+        await asyncio.sleep(0)
+        held = self._partitions.get(partition) or _Partition()
+        keys = held.order[bisect_left(held.order, first) : bisect_left(held.order, last)][:limit]
+        self._meter.table_reads += max(1, -(-len(keys) // _PAGE))
+        return [self._read(held.rows[key], select) for key in keys]
+
+    async def transact(self, partition: str, operations: Sequence[RawOperation]) -> list[str]:
+        """See `Tables.transact`."""
+        payload = check_transaction(partition, operations)
+        await asyncio.sleep(0)
+        self._meter.table_writes += 1
+        self._meter.bytes_out += payload
+        held = self._partitions.get(partition) or _Partition()
+        for operation in operations:
+            _check(operation, held.rows.get(operation.row))
+        # Nothing can fail from here on, and nothing is awaited: that makes it atomic.
+        return [self._apply(partition, operation) for operation in operations]
+
+    async def close(self) -> None:
+        """See `Tables.close`."""
+
+    def _apply(self, partition: str, operation: RawOperation) -> str:
+        held = self._partitions.setdefault(partition, _Partition())
+        if operation.kind == "delete":
+            held.remove(operation.row)
+            return ""
+        etag = f'W/"memory-{next(self._versions)}"'
+        held.write(RawEntity(partition, operation.row, etag, dict(operation.properties)))
+        return etag
+
+    def _read(self, entity: RawEntity, select: Sequence[str] | None) -> RawEntity:
+        names = entity.properties if select is None else [name for name in select if name in entity.properties]
+        properties = {name: entity.properties[name] for name in names}
+        self._meter.bytes_in += sum(len(name) + len(value) for name, value in properties.items())
+        return RawEntity(entity.partition, entity.row, entity.etag, properties)
+
+
+def _check(operation: RawOperation, found: RawEntity | None) -> None:
+    if operation.kind == "insert":
+        if found:
+            raise RowExists(operation.row)
+    elif operation.kind != "put":
+        if not found:
+            raise RowMissing(operation.row)
+        if operation.etag and operation.etag != found.etag:
+            raise RowChanged(operation.row)
+
+
+class MemoryBlobs:
+    """Blobs in a dictionary."""
+
+    def __init__(self, meter: Meter | None = None) -> None:
+        self._meter = meter or Meter()
+        self._blobs: dict[str, bytes] = {}
+
+    async def put(self, name: str, data: bytes) -> None:
+        """See `Blobs.put`."""
+        await asyncio.sleep(0)
+        self._meter.blob_writes += 1
+        self._meter.bytes_out += len(data)
+        self._blobs[name] = bytes(data)
+
+    async def get(self, name: str) -> bytes | None:
+        """See `Blobs.get`."""
+        await asyncio.sleep(0)
+        self._meter.blob_reads += 1
+        data = self._blobs.get(name)
+        self._meter.bytes_in += len(data or b"")
+        return data
+
+    async def delete(self, name: str) -> bool:
+        """See `Blobs.delete`."""
+        await asyncio.sleep(0)
+        self._meter.blob_deletes += 1
+        return self._blobs.pop(name, None) is not None
+
+    async def list(self, prefix: str) -> list[str]:
+        """See `Blobs.list`."""
+        await asyncio.sleep(0)
+        self._meter.blob_reads += 1
+        return sorted(name for name in self._blobs if name.startswith(prefix))
+
+    async def close(self) -> None:
+        """See `Blobs.close`."""

@@ -1,0 +1,147 @@
+"""Where the storage account is and how to prove who we are, from the settings that the Functions host documents.
+
+Either `AzureWebJobsStorage` is a connection string, or `AzureWebJobsStorage__accountName` (or the two service URIs, for
+sovereign clouds and private endpoints) names the account and an identity is used. No network and no SDK here.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from ._errors import ConfigurationError
+
+__all__ = ["AccountKey", "Endpoints", "Identity", "SasToken", "read_settings"]
+
+# Azurite's well-known development account, from Microsoft's documentation; it protects nothing.
+_DEV_ACCOUNT = "devstoreaccount1"
+_DEV_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+_ACCOUNT = re.compile(r"[a-z0-9]{3,24}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AccountKey:
+    """Shared key of an account. Has no repr, so that a log line can't show the key."""
+
+    account: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SasToken:
+    """A shared access signature, without the leading question mark."""
+
+    token: str
+
+
+class Identity(NamedTuple):
+    """Microsoft Entra ID: the app's managed identity, or whatever `DefaultAzureCredential` finds on a laptop."""
+
+    managed: bool
+    client_id: str | None = None
+    resource_id: str | None = None
+
+
+class Endpoints(NamedTuple):
+    """The two services of one storage account, without trailing slash."""
+
+    table_url: str
+    blob_url: str
+    credential: AccountKey | SasToken | Identity
+
+
+def read_settings(env: Mapping[str, str], name: str) -> Endpoints:
+    """The endpoints that the settings `name` and `name__...` describe.
+
+    Raises ConfigurationError, which names the setting to add, correct or remove.
+    """
+    # The Functions host reads settings without regard to case, and an empty one counts as absent.
+    given = {key.lower(): value.strip() for key, value in env.items() if value.strip()}
+    connection = given.get(name.lower())
+    parts = {key: given[full] for key in _PARTS if (full := f"{name}__{key}".lower()) in given}
+    where = [f"{name}__{key}" for key in ("accountName", "tableServiceUri", "blobServiceUri") if key in parts]
+    if connection and where:
+        raise ConfigurationError(f"{name} and {where[0]} are both set: keep the connection string or the identity")
+    if connection:
+        return _from_connection_string(connection, name)
+    if where:
+        return _from_identity(parts, name)
+    raise ConfigurationError(
+        f"no storage account is configured: set {name} to a connection string (UseDevelopmentStorage=true for Azurite), "
+        f"or {name}__accountName to use an identity"
+    )
+
+
+_PARTS = (
+    "accountName",
+    "tableServiceUri",
+    "blobServiceUri",
+    "credential",
+    "clientId",
+    "managedIdentityResourceId",
+)
+
+
+def _from_identity(parts: Mapping[str, str], name: str) -> Endpoints:
+    account = parts.get("accountName")
+    if account and not _ACCOUNT.fullmatch(account):
+        raise ConfigurationError(f"{name}__accountName is {account!r}, not the name of a storage account")
+    urls: dict[str, str] = {}
+    for service in ("table", "blob"):
+        key = f"{service}ServiceUri"
+        if not (uri := parts.get(key)):
+            if not account:
+                raise ConfigurationError(f"set {name}__{key} as well, or {name}__accountName instead")
+            uri = f"https://{account}.{service}.core.windows.net"
+        if urlsplit(uri).scheme != "https" or not urlsplit(uri).netloc:
+            raise ConfigurationError(f"{name}__{key} is {uri!r}: an identity needs an https:// address")
+        urls[service] = uri.rstrip("/")
+    return Endpoints(urls["table"], urls["blob"], _identity(parts, name))
+
+
+def _identity(parts: Mapping[str, str], name: str) -> Identity:
+    kind = parts.get("credential")
+    client, resource = parts.get("clientId"), parts.get("managedIdentityResourceId")
+    if kind is not None and kind.lower() != "managedidentity":
+        raise ConfigurationError(f"{name}__credential is {kind!r}: set it to managedidentity or remove it")
+    if client and resource:
+        raise ConfigurationError(f"{name}__clientId and {name}__managedIdentityResourceId are both set: keep one")
+    if kind is None and (client or resource):
+        extra = "clientId" if client else "managedIdentityResourceId"
+        raise ConfigurationError(f"{name}__{extra} is set: set {name}__credential to managedidentity as well")
+    return Identity(kind is not None, client, resource)
+
+
+def _from_connection_string(text: str, name: str) -> Endpoints:
+    parts: dict[str, str] = {}
+    for part in text.split(";"):
+        key, separator, value = part.strip().partition("=")
+        if separator:
+            parts[key.strip().lower()] = value.strip()
+        elif key:
+            raise ConfigurationError(f"{name} is no connection string: expected Key=Value;Key=Value...")
+    if parts.get("usedevelopmentstorage", "").lower() == "true":
+        return _azurite(parts.get("developmentstorageproxyuri", "http://127.0.0.1"))
+    account, key, sas = parts.get("accountname"), parts.get("accountkey"), parts.get("sharedaccesssignature")
+    urls: dict[str, str] = {}
+    for service in ("table", "blob"):
+        url = parts.get(f"{service}endpoint")
+        if not url:
+            if not account:
+                label = f"{service.capitalize()}Endpoint"
+                raise ConfigurationError(f"{name} is a connection string without AccountName and {label}: add one")
+            scheme = parts.get("defaultendpointsprotocol", "https")
+            url = f"{scheme}://{account}.{service}.{parts.get('endpointsuffix', 'core.windows.net')}"
+        urls[service] = url.rstrip("/")
+    if account and key:
+        return Endpoints(urls["table"], urls["blob"], AccountKey(account, key))
+    if sas:
+        return Endpoints(urls["table"], urls["blob"], SasToken(sas.removeprefix("?")))
+    raise ConfigurationError(f"{name} is a connection string without AccountKey and SharedAccessSignature: add one")
+
+
+def _azurite(proxy: str) -> Endpoints:
+    host = urlsplit(proxy if "://" in proxy else f"http://{proxy}").hostname or "127.0.0.1"
+    base = f"http://{host}:"
+    return Endpoints(f"{base}10002/{_DEV_ACCOUNT}", f"{base}10000/{_DEV_ACCOUNT}", AccountKey(_DEV_ACCOUNT, _DEV_KEY))

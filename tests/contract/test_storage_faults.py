@@ -1,0 +1,339 @@
+"""What holds when calls fail: before they were applied, after, or both. Over both twins, with a seam that breaks."""
+
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from hosting.storage import (
+    Blobs,
+    Delete,
+    Insert,
+    Put,
+    RawEntity,
+    RawOperation,
+    Replace,
+    RowChanged,
+    RowExists,
+    RowMissing,
+    StorageDenied,
+    StorageError,
+    StorageUnavailable,
+    Store,
+    Tables,
+)
+from hosting.storage import _commit as commit_module
+from tests.contract.storage_twins import TWINS, Twin, fresh, open_twin
+
+LARGE = "x" * 400_000
+
+
+class FaultyTables:
+    """Tables whose next transactions go wrong as `before` and `after` say, in order; None lets one pass."""
+
+    def __init__(self, inner: Tables) -> None:
+        self.inner = inner
+        self.before: list[StorageError | None] = []
+        self.after: list[StorageError | None] = []
+        self.transactions = 0
+
+    async def get(self, partition: str, row: str, select: Sequence[str] | None = None) -> RawEntity | None:
+        return await self.inner.get(partition, row, select)
+
+    async def query(
+        self, partition: str, first: str, last: str, select: Sequence[str] | None = None, limit: int | None = None
+    ) -> list[RawEntity]:
+        return await self.inner.query(partition, first, last, select, limit)
+
+    async def transact(self, partition: str, operations: Sequence[RawOperation]) -> list[str]:
+        self.transactions += 1
+        if self.before and (error := self.before.pop(0)):
+            raise error
+        etags = await self.inner.transact(partition, operations)
+        if self.after and (error := self.after.pop(0)):
+            raise error
+        return etags
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+class FaultyBlobs:
+    """Blobs whose n-th put, and whose deletes, fail."""
+
+    def __init__(self, inner: Blobs) -> None:
+        self.inner = inner
+        self.failing_puts: set[int] = set()
+        self.failing_deletes = False
+        self.puts = 0
+
+    async def put(self, name: str, data: bytes) -> None:
+        self.puts += 1
+        if self.puts in self.failing_puts:
+            raise StorageUnavailable("put")
+        await self.inner.put(name, data)
+
+    async def get(self, name: str) -> bytes | None:
+        return await self.inner.get(name)
+
+    async def delete(self, name: str) -> bool:
+        if self.failing_deletes:
+            raise StorageUnavailable("delete")
+        return await self.inner.delete(name)
+
+    async def list(self, prefix: str) -> list[str]:
+        return await self.inner.list(prefix)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+@pytest.fixture(params=TWINS)
+async def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Twin]:
+    monkeypatch.setattr(commit_module, "_PAUSE", 0)
+    async with open_twin(request.param, request) as opened:
+        yield opened
+
+
+@pytest.fixture
+def tables(twin: Twin) -> FaultyTables:
+    return FaultyTables(twin.tables)
+
+
+@pytest.fixture
+def blobs(twin: Twin) -> FaultyBlobs:
+    return FaultyBlobs(twin.blobs)
+
+
+@pytest.fixture
+def store(tables: FaultyTables, blobs: FaultyBlobs) -> Store:
+    return Store(tables, blobs)
+
+
+@pytest.fixture
+def partition() -> str:
+    return fresh()
+
+
+async def fields_of(store: Store, partition: str, row: str) -> dict[str, object] | None:
+    entity = await store.get(partition, row)
+    return None if entity is None else dict(entity.fields)
+
+
+async def blobs_of(blobs: Blobs, partition: str) -> list[str]:
+    return await blobs.list(f"values/{partition}/")
+
+
+# The answer is lost
+
+
+async def test_insert_that_was_applied_but_timed_out_is_a_success(
+    store: Store, tables: FaultyTables, blobs: FaultyBlobs, partition: str
+) -> None:
+    tables.after = [StorageUnavailable("timeout")]
+    etags = await store.commit(partition, [Insert("a", {"n": 1}, {"doc": LARGE}), Insert("b", {"n": 1})])
+    entities = await store.query(partition, "", "~")
+    assert {entity.row: entity.etag for entity in entities} == etags
+    assert entities[0].documents == {"doc": LARGE}
+    assert len(await blobs_of(blobs, partition)) == 1
+
+
+async def test_transaction_that_failed_before_it_was_applied_is_repeated(
+    store: Store, tables: FaultyTables, partition: str
+) -> None:
+    tables.before = [StorageUnavailable("connection reset")]
+    await store.commit(partition, [Insert("a", {"n": 1})])
+    assert tables.transactions == 2
+    assert await fields_of(store, partition, "a") == {"n": 1}
+
+
+async def test_replace_and_delete_that_were_applied_but_timed_out_are_a_success(
+    store: Store, tables: FaultyTables, blobs: FaultyBlobs, partition: str
+) -> None:
+    old = await store.commit(partition, [Insert(row, {"n": 1}, {"doc": LARGE}) for row in "abc"])
+    tables.after = [StorageUnavailable("timeout")]
+    etags = await store.commit(
+        partition, [Delete("b", old["b"]), Replace("a", {"n": 2}, {"doc": LARGE}, old["a"]), Delete("c")]
+    )
+    [entity] = await store.query(partition, "", "~")
+    assert (entity.fields, entity.documents) == ({"n": 2}, {"doc": LARGE})
+    assert etags == {"a": entity.etag}
+
+
+async def test_old_blobs_of_a_replaced_version_go_also_when_the_answer_was_lost(
+    store: Store, tables: FaultyTables, blobs: FaultyBlobs, partition: str
+) -> None:
+    old = await store.commit(partition, [Insert("a", {}, {"doc": LARGE})])
+    tables.after = [StorageUnavailable("timeout")]
+    await store.commit(partition, [Replace("a", {}, {"doc": LARGE}, old["a"])])
+    assert len(await blobs_of(blobs, partition)) == 1
+    assert (await store.query(partition, "", "~"))[0].documents == {"doc": LARGE}
+
+
+async def test_when_both_answers_are_lost_it_is_unavailable_and_the_blobs_stay(
+    store: Store, tables: FaultyTables, partition: str
+) -> None:
+    tables.after = [StorageUnavailable("timeout")]
+    tables.before = [None, StorageUnavailable("timeout")]
+    with pytest.raises(StorageUnavailable):
+        await store.commit(partition, [Insert("a", {"n": 1}, {"doc": LARGE})])
+    entity = await store.get(partition, "a")
+    assert entity is not None
+    assert entity.documents == {"doc": LARGE}
+
+
+@pytest.mark.parametrize("kind", ["insert", "put", "replace"])
+async def test_a_later_call_with_the_same_token_finds_that_it_was_done(
+    store: Store, tables: FaultyTables, blobs: FaultyBlobs, partition: str, kind: str
+) -> None:
+    old = await store.commit(partition, [Insert("a", {"n": 0}, {"doc": LARGE})])
+    row = "new" if kind == "insert" else "a"
+    operation = {
+        "insert": Insert("new", {"n": 1}, {"doc": LARGE}),
+        "put": Put("a", {"n": 1}, {"doc": LARGE}),
+        "replace": Replace("a", {"n": 1}, {"doc": LARGE}, old["a"]),
+    }[kind]
+    tables.before = [None, StorageUnavailable("timeout")]
+    tables.after = [StorageUnavailable("timeout")]
+    with pytest.raises(StorageUnavailable):
+        await store.commit(partition, [operation], token="turn-1")
+    etags = await store.commit(partition, [operation], token="turn-1")
+    entity = await store.get(partition, row)
+    assert entity is not None
+    assert (entity.fields, entity.documents, entity.etag) == ({"n": 1}, {"doc": LARGE}, etags[row])
+
+
+async def test_the_copy_that_a_repeated_call_wrote_is_removed(
+    store: Store, tables: FaultyTables, blobs: FaultyBlobs, partition: str
+) -> None:
+    await store.commit(partition, [Insert("a", {}, {"doc": LARGE})], token="turn-1")
+    await store.commit(partition, [Insert("a", {}, {"doc": LARGE})], token="turn-1")
+    assert len(await blobs_of(blobs, partition)) == 1
+    assert (await store.query(partition, "", "~"))[0].documents == {"doc": LARGE}
+
+
+async def test_another_token_is_a_conflict(store: Store, partition: str) -> None:
+    await store.commit(partition, [Insert("a", {"n": 1})], token="one")
+    with pytest.raises(RowExists):
+        await store.commit(partition, [Insert("a", {"n": 1})], token="two")
+
+
+async def test_conflict_after_a_lost_answer_is_recognised_by_any_row_that_is_still_ours(
+    store: Store, tables: FaultyTables, twin: Twin, partition: str
+) -> None:
+    operations = [Insert("a", {"n": 1}), Insert("b", {"n": 1}, {"doc": LARGE})]
+    tables.before = [None, StorageUnavailable("timeout")]
+    tables.after = [StorageUnavailable("timeout")]
+    with pytest.raises(StorageUnavailable):
+        await store.commit(partition, operations, token="t")
+    theirs = await twin.store.commit(partition, [Put("a", {"n": 2})])  # before we come back
+    etags = await store.commit(partition, operations, token="t")
+    assert etags["a"] != theirs["a"]
+    # Our version of "a" is gone: its etag is good for nothing, least of all to overwrite what came after.
+    with pytest.raises(RowChanged):
+        await store.commit(partition, [Replace("a", {"n": 3}, {}, etags["a"])])
+    await store.commit(partition, [Replace("b", {"n": 3}, {}, etags["b"])])
+    assert await fields_of(store, partition, "a") == {"n": 2}
+    assert await fields_of(store, partition, "b") == {"n": 3}
+
+
+async def test_lost_answer_then_a_foreign_change_never_costs_the_blobs_of_the_other_rows(
+    store: Store, tables: FaultyTables, twin: Twin, partition: str
+) -> None:
+    # Applied, the answer lost, and before the repetition someone changes the very row that is looked at.
+    class Meddling(FaultyTables):
+        async def transact(self, partition: str, operations: Sequence[RawOperation]) -> list[str]:
+            if self.transactions == 1:
+                await twin.store.commit(partition, [Put("a", {"n": 2})])
+            return await super().transact(partition, operations)
+
+    meddling = Meddling(twin.tables)
+    meddling.after = [StorageUnavailable("timeout")]
+    await Store(meddling, twin.blobs).commit(partition, [Insert("a", {"n": 1}), Put("b", {}, {"doc": LARGE})])
+    assert await fields_of(store, partition, "a") == {"n": 2}
+    entity = await store.get(partition, "b")
+    assert entity is not None
+    assert entity.documents == {"doc": LARGE}
+
+
+async def test_delete_that_was_applied_but_timed_out_is_a_success_without_etag(
+    store: Store, tables: FaultyTables, partition: str
+) -> None:
+    await store.commit(partition, [Insert("a"), Insert("b")])
+    tables.after = [StorageUnavailable("timeout")]
+    assert await store.commit(partition, [Delete("a"), Delete("b")]) == {}
+    assert await store.query(partition, "", "~") == []
+
+
+async def test_delete_with_etag_alone_can_not_tell_and_says_missing(
+    store: Store, tables: FaultyTables, partition: str
+) -> None:
+    etags = await store.commit(partition, [Insert("a")])
+    tables.after = [StorageUnavailable("timeout")]
+    with pytest.raises(RowMissing):
+        await store.commit(partition, [Delete("a", etags["a"])])
+
+
+async def test_row_that_someone_deletes_while_we_do_is_no_error(twin: Twin, partition: str) -> None:
+    class Racing(FaultyTables):
+        async def transact(self, partition: str, operations: Sequence[RawOperation]) -> list[str]:
+            if not self.transactions:
+                await self.inner.transact(partition, [RawOperation("delete", "b")])
+            return await super().transact(partition, operations)
+
+    await twin.store.commit(partition, [Insert("a"), Insert("b"), Insert("c")])
+    racing = Racing(twin.tables)
+    await Store(racing, twin.blobs).commit(partition, [Delete("a"), Delete("b"), Put("c", {"n": 1})])
+    assert [entity.row for entity in await twin.store.query(partition, "", "~")] == ["c"]
+
+
+# It definitely failed
+
+
+async def test_refused_transaction_leaves_no_blob(
+    store: Store, tables: FaultyTables, blobs: FaultyBlobs, partition: str
+) -> None:
+    tables.before = [StorageDenied("403")]
+    with pytest.raises(StorageDenied):
+        await store.commit(partition, [Insert("a", {}, {"doc": LARGE})])
+    assert await blobs_of(blobs, partition) == []
+    assert tables.transactions == 1
+
+
+async def test_failed_blob_means_no_transaction_and_no_blob_left(
+    store: Store, tables: FaultyTables, blobs: FaultyBlobs, partition: str
+) -> None:
+    blobs.failing_puts = {2}
+    with pytest.raises(StorageUnavailable):
+        await store.commit(partition, [Insert("a", {}, {"one": LARGE, "two": LARGE, "three": LARGE})])
+    assert tables.transactions == 0
+    assert await blobs_of(blobs, partition) == []
+
+
+# Tidying up is best effort
+
+
+async def test_clean_up_that_fails_does_not_fail_the_commit(
+    store: Store, blobs: FaultyBlobs, partition: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    etags = await store.commit(partition, [Insert("a", {}, {"doc": LARGE})])
+    blobs.failing_deletes = True
+    await store.commit(partition, [Replace("a", {"n": 2}, {}, etags["a"])])
+    assert await fields_of(store, partition, "a") == {"n": 2}
+    assert "is left behind" in caplog.text
+
+
+async def test_clean_up_that_fails_does_not_hide_the_conflict(store: Store, blobs: FaultyBlobs, partition: str) -> None:
+    await store.commit(partition, [Insert("a")])
+    blobs.failing_deletes = True
+    with pytest.raises(RowExists):
+        await store.commit(partition, [Insert("a", {}, {"doc": LARGE})])
+
+
+async def test_row_with_broken_references_can_be_overwritten_and_deleted(
+    store: Store, twin: Twin, partition: str
+) -> None:
+    for row in "ab":
+        await twin.tables.transact(partition, [RawOperation("insert", row, {"spilled": "no json"})])
+    await store.commit(partition, [Put("a", {"n": 1}), Delete("b")])
+    assert await fields_of(store, partition, "a") == {"n": 1}
+    assert await store.get(partition, "b") is None

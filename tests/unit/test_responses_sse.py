@@ -1,0 +1,3 @@
+import json
+
+import httpx2 as httpx  # replaced below
