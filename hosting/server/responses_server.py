@@ -73,10 +73,14 @@ class ResponsesServer:
 
     async def close(self) -> None:
         """Let running turns finish and close the storage clients of this process. Safe to call twice."""
-        await finish_running(_CLOSE_SECONDS)
+        await self.close_runs(_CLOSE_SECONDS)
         store, self._store = self._store, None
         if store is not None:
             await store.close()
+
+    async def close_runs(self, seconds: float) -> None:
+        """Wait for the runs of this process, at most so long."""
+        await finish_running(seconds)
 
     def _endpoint(self, route: str | None, request: Request) -> Endpoint:
         methods = self.routes.get(route) if route is not None else None
