@@ -17,7 +17,7 @@ from .test_infra import MAIN, parameters
 
 AZURE_YAML: dict[str, Any] = yaml.safe_load((ROOT / "azure.yaml").read_text())
 HOOKS = ROOT / "infra" / "hooks"
-INPUTS = {variable: default for variable, default in parameters().values()}
+INPUTS = dict(parameters().values())
 # azd sets these itself, locally and in a pipeline.
 FROM_AZD = {"AZURE_ENV_NAME", "AZURE_LOCATION", "AZURE_PRINCIPAL_ID", "AZURE_PRINCIPAL_TYPE"}
 
@@ -36,11 +36,7 @@ def test_the_service_is_the_one_that_the_site_is_tagged_with() -> None:
     assert (ROOT / AZURE_YAML["services"][service]["project"] / "host.json").is_file()
 
 
-HOOK_RUNS = [
-    (name, system, entry)
-    for name, systems in AZURE_YAML["hooks"].items()
-    for system, entry in systems.items()
-]  # fmt: skip
+HOOK_RUNS = [(name, system, entry) for name, by in AZURE_YAML["hooks"].items() for system, entry in by.items()]
 
 
 @pytest.mark.parametrize(("name", "system", "entry"), HOOK_RUNS, ids=[f"{n}-{s}" for n, s, _ in HOOK_RUNS])

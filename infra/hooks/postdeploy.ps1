@@ -1,0 +1,23 @@
+# Runs after `azd deploy`. Changes nothing; prints where the app is and what is left to do.
+$ErrorActionPreference = 'Stop'
+
+if (-not $env:SERVICE_API_URI) {
+    [Console]::Error.WriteLine('postdeploy: SERVICE_API_URI is not set: run azd provision first')
+    exit 1
+}
+Write-Output ''
+Write-Output "The app:        $env:SERVICE_API_URI"
+Write-Output "OpenAI clients: base_url=$env:SERVICE_API_URI/v1"
+Write-Output "Is it up:       curl -i $env:SERVICE_API_URI/readiness   (the first call starts an instance)"
+if (-not $env:HOSTING_API_KEYS -and -not $env:EASY_AUTH_CLIENT_ID) {
+    Write-Output @'
+
+Nobody may call it yet: no API key is configured, so every request gets 401. Make one:
+
+  py -3.13 -m venv .venv
+  .venv\Scripts\pip install -r requirements.txt
+  .venv\Scripts\python -m hosting.keys new TENANT   prints the key, once, and its entry
+  azd env set HOSTING_API_KEYS "ENTRY"              several entries: separated by commas
+  azd provision
+'@
+}

@@ -1,0 +1,19 @@
+#!/bin/sh
+# Runs after `azd deploy`. Changes nothing; prints where the app is and what is left to do.
+set -eu
+
+echo
+echo "The app:        ${SERVICE_API_URI:?run azd provision first}"
+echo "OpenAI clients: base_url=${SERVICE_API_URI}/v1"
+echo "Is it up:       curl -i ${SERVICE_API_URI}/readiness   (the first call starts an instance)"
+if [ -z "${HOSTING_API_KEYS:-}" ] && [ -z "${EASY_AUTH_CLIENT_ID:-}" ]; then
+  cat <<'TEXT'
+
+Nobody may call it yet: no API key is configured, so every request gets 401. Make one:
+
+  make setup
+  .venv/bin/python -m hosting.keys new TENANT       prints the key, once, and its entry
+  azd env set HOSTING_API_KEYS "ENTRY"              several entries: separated by commas
+  azd provision
+TEXT
+fi

@@ -1,0 +1,31 @@
+# Runs before `azd provision`. Changes nothing; stops when a value of the environment would keep the app from starting.
+# It never prints a value of HOSTING_API_KEYS.
+$ErrorActionPreference = 'Stop'
+
+function Fail([string] $message) {
+    [Console]::Error.WriteLine("preprovision: $message")
+    exit 1
+}
+
+# An entry is <tenant>:<key id>:<salt>:<hash>[:<user>], as hosting/keys.py reads it; commas or white space between them.
+$name = '[A-Za-z0-9._@-]{1,64}'
+$entry = "^${name}:[0-9a-f]{12}:[0-9a-f]{32}:[0-9a-f]{64}(:${name})?$"
+$number = 0
+foreach ($one in ("$env:HOSTING_API_KEYS" -split '[,\s]+' | Where-Object { $_ })) {
+    $number++
+    if ($one -clike 'sk-*') {
+        Fail "entry $number of HOSTING_API_KEYS is a key. Only its entry belongs there: mint a new key, this one is on disk now."
+    }
+    if ($one -cnotmatch $entry) {
+        Fail "entry $number of HOSTING_API_KEYS is not <tenant>:<key id>:<salt>:<hash>[:<user>]. Copy what 'python -m hosting.keys new TENANT' prints."
+    }
+}
+
+if ($env:AZURE_OPENAI_EXISTING_ENDPOINT -and -not $env:AZURE_OPENAI_MODEL) {
+    Fail 'AZURE_OPENAI_EXISTING_ENDPOINT is set but AZURE_OPENAI_MODEL, the name of its deployment, is not.'
+}
+
+$client = '^\s*(agent-framework-openai|-r\s+requirements-model\.txt)'
+if ($env:AZURE_OPENAI_MODEL -and -not (Select-String -Path 'requirements.txt' -Pattern $client -Quiet)) {
+    Fail "AZURE_OPENAI_MODEL is set, but requirements.txt does not install the model's client. Add the line: -r requirements-model.txt"
+}

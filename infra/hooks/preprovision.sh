@@ -1,0 +1,31 @@
+#!/bin/sh
+# Runs before `azd provision`. Changes nothing; stops when a value of the environment would keep the app from starting.
+# It never prints a value of HOSTING_API_KEYS.
+set -euf
+
+fail() {
+  echo "preprovision: $1" >&2
+  exit 1
+}
+
+# An entry is <tenant>:<key id>:<salt>:<hash>[:<user>], as hosting/keys.py reads it; commas or white space between them.
+name='[A-Za-z0-9._@-]{1,64}'
+entry="^$name:[0-9a-f]{12}:[0-9a-f]{32}:[0-9a-f]{64}(:$name)?\$"
+number=0
+for one in $(printf '%s' "${HOSTING_API_KEYS:-}" | tr ',' ' '); do
+  number=$((number + 1))
+  case "$one" in
+    sk-*) fail "entry $number of HOSTING_API_KEYS is a key. Only its entry belongs there: mint a new key, this one is on disk now." ;;
+  esac
+  printf '%s\n' "$one" | grep -Eq "$entry" ||
+    fail "entry $number of HOSTING_API_KEYS is not <tenant>:<key id>:<salt>:<hash>[:<user>]. Copy what 'python -m hosting.keys new TENANT' prints."
+done
+
+if [ -n "${AZURE_OPENAI_EXISTING_ENDPOINT:-}" ] && [ -z "${AZURE_OPENAI_MODEL:-}" ]; then
+  fail "AZURE_OPENAI_EXISTING_ENDPOINT is set but AZURE_OPENAI_MODEL, the name of its deployment, is not."
+fi
+
+if [ -n "${AZURE_OPENAI_MODEL:-}" ] &&
+  ! grep -Eq '^[[:space:]]*(agent-framework-openai|-r[[:space:]]+requirements-model\.txt)' requirements.txt; then
+  fail "AZURE_OPENAI_MODEL is set, but requirements.txt does not install the model's client. Add the line: -r requirements-model.txt"
+fi

@@ -1,0 +1,318 @@
+// What `azd up` makes: one resource group that holds everything, so that `azd down` leaves nothing behind.
+// Parameters come from main.parameters.json, which reads azd's environment; docs/deploy.md has the table of them.
+targetScope = 'subscription'
+
+// ---- where, and for whom ------------------------------------------------------------------------------------------
+
+@minLength(1)
+@maxLength(64)
+@description('Name of the azd environment. It names the resource group and is part of every unique name.')
+param environmentName string
+
+@minLength(1)
+@description('Region of everything that has no region of its own below. It must offer Flex Consumption.')
+@metadata({
+  azd: {
+    type: 'location'
+  }
+})
+param location string
+
+@description('Object id of whoever deploys. azd sets it; only used with deployerAccess.')
+param principalId string = ''
+
+@allowed([
+  'User'
+  'Group'
+  'ServicePrincipal'
+])
+@description('Kind of principalId. A pipeline sets ServicePrincipal: a wrong kind fails the role assignments.')
+param principalType string = 'User'
+
+@description('Lets whoever deploys read the stored state, use the Durable dashboard and call the model. Off: nobody reads user data.')
+param deployerAccess bool = false
+
+// ---- who may call -------------------------------------------------------------------------------------------------
+
+@secure()
+@description('Entries that `python -m hosting.keys new TENANT` prints (salted hashes, no keys), separated by commas. Empty: everybody gets 401.')
+param apiKeys string = ''
+
+@allowed([
+  'tenant'
+  'user'
+])
+@description('Who shares ids: everybody of a tenant, or each user alone.')
+param isolation string = 'tenant'
+
+@description('Client id of an Entra app registration. Given: Easy Auth is on and checks tokens made for it. Empty: API keys only.')
+param easyAuthClientId string = ''
+
+// ---- size ---------------------------------------------------------------------------------------------------------
+
+@allowed([
+  512
+  2048
+  4096
+])
+@description('Memory of an instance in MB. It comes with 0.25, 1 or 2 cores.')
+param instanceMemoryMB int = 2048
+
+@minValue(40)
+@maxValue(1000)
+@description('Most instances at a time. 40 of 2048 MB are 40 cores of the 250 that a subscription has per region.')
+param maximumInstanceCount int = 40
+
+@minValue(1)
+@maxValue(1000)
+@description('HTTP requests, open streams included, that one instance takes at a time. modules/app.bicep says why 16.')
+param httpConcurrency int = 16
+
+@minValue(0)
+@description('HTTP instances that are never scaled in: the remedy for cold starts. Billed day and night.')
+param alwaysReadyHttp int = 0
+
+@minValue(0)
+@description('Instances for durable work that are never scaled in. Billed day and night.')
+param alwaysReadyDurable int = 0
+
+// ---- what keeps the work ------------------------------------------------------------------------------------------
+
+@allowed([
+  'DurableTaskScheduler'
+  'AzureStorage'
+])
+@description('What drives orchestrations: the Durable Task Scheduler, or queues and tables of the storage account.')
+param durableBackend string = 'DurableTaskScheduler'
+
+@description('Region of the scheduler. Empty: as location. The scheduler and Flex Consumption are not offered in the same regions.')
+param schedulerLocation string = ''
+
+@allowed([
+  'Standard_LRS'
+  'Standard_ZRS'
+])
+@description('Redundancy of the storage account: three copies in one datacenter, or one in each of three zones.')
+param storageSku string = 'Standard_LRS'
+
+@minValue(2)
+@description('Days after the last write until the blobs of a stream are deleted. The app itself deletes them after 24 hours: this is the net under it.')
+param streamDays int = 7
+
+@minValue(31)
+@description('Days without any access until a spilled value is deleted. Must be longer than the app keeps responses (30 days).')
+param payloadIdleDays int = 90
+
+@minValue(0)
+@maxValue(365)
+@description('Days that a deleted blob can be brought back. 0: a DELETE of the API deletes for good.')
+param softDeleteDays int = 0
+
+// ---- options, each by one parameter -------------------------------------------------------------------------------
+
+@description('Puts storage, the scheduler and the model behind private endpoints. The API itself stays reachable.')
+param vnetEnabled bool = false
+
+@description('Model to deploy in Azure OpenAI, for example gpt-4.1-mini. Empty: no model is made, the offline demo agent answers.')
+param openAiModel string = ''
+
+@description('Version of the model. Empty: the default of the region.')
+param openAiModelVersion string = ''
+
+@description('SKU of the deployment.')
+param openAiSku string = 'GlobalStandard'
+
+@minValue(1)
+@description('Capacity of the deployment, in thousands of tokens a minute. It counts against the quota of the subscription.')
+param openAiCapacity int = 30
+
+@description('Region of the Azure OpenAI account. Empty: as location.')
+param openAiLocation string = ''
+
+@description('Endpoint of an Azure OpenAI account that exists. Given: none is made, and openAiModel names its deployment.')
+param openAiEndpoint string = ''
+
+@minValue(-1)
+@description('Cap of telemetry in GB a day; what comes after it is lost until the next day. -1: no cap.')
+param logDailyQuotaGb int = 1
+
+@minValue(30)
+@maxValue(730)
+@description('Days that telemetry is kept.')
+param logRetentionDays int = 30
+
+// -------------------------------------------------------------------------------------------------------------------
+
+var token = toLower(uniqueString(subscription().id, environmentName, location))
+var tags = {
+  'azd-env-name': environmentName
+}
+var useScheduler = durableBackend == 'DurableTaskScheduler'
+var makeModel = !empty(openAiModel) && empty(openAiEndpoint)
+
+// The hub's name has one home, host.json: the platform's scale controller reads the file, not the app settings.
+var host = loadJsonContent('../host.json')
+var taskHub = host.extensions.durableTask.hubName
+
+// Names that the app (HOSTING_TABLE, HOSTING_CONTAINER), the lifecycle rules and the deployment must agree on.
+var stateTable = 'agents'
+var stateContainer = 'agents'
+var packageContainer = 'app-package'
+
+resource group 'Microsoft.Resources/resourceGroups@2025-04-01' = {
+  name: 'rg-${environmentName}'
+  location: location
+  tags: tags
+}
+
+module identity './modules/identity.bicep' = {
+  name: 'identity'
+  scope: group
+  params: {
+    name: 'id-${token}'
+    location: location
+    tags: tags
+  }
+}
+
+module monitoring './modules/monitoring.bicep' = {
+  name: 'monitoring'
+  scope: group
+  params: {
+    workspaceName: 'log-${token}'
+    insightsName: 'appi-${token}'
+    location: location
+    tags: tags
+    dailyQuotaGb: logDailyQuotaGb
+    retentionDays: logRetentionDays
+  }
+}
+
+module storage './modules/storage.bicep' = {
+  name: 'storage'
+  scope: group
+  params: {
+    name: 'st${token}'
+    location: location
+    tags: tags
+    sku: storageSku
+    table: stateTable
+    container: stateContainer
+    packageContainer: packageContainer
+    streamDays: streamDays
+    payloadIdleDays: payloadIdleDays
+    softDeleteDays: softDeleteDays
+    publicAccess: !vnetEnabled
+  }
+}
+
+module scheduler './modules/scheduler.bicep' = if (useScheduler) {
+  name: 'scheduler'
+  scope: group
+  params: {
+    name: 'dts-${token}'
+    location: empty(schedulerLocation) ? location : schedulerLocation
+    tags: tags
+    taskHub: taskHub
+    publicAccess: !vnetEnabled
+  }
+}
+
+module openai './modules/openai.bicep' = if (makeModel) {
+  name: 'openai'
+  scope: group
+  params: {
+    name: 'oai-${token}'
+    location: empty(openAiLocation) ? location : openAiLocation
+    tags: tags
+    model: openAiModel
+    modelVersion: openAiModelVersion
+    sku: openAiSku
+    capacity: openAiCapacity
+    publicAccess: !vnetEnabled
+  }
+}
+
+module network './modules/network.bicep' = if (vnetEnabled) {
+  name: 'network'
+  scope: group
+  params: {
+    name: 'vnet-${token}'
+    location: location
+    tags: tags
+    storageId: storage.outputs.id
+    schedulerId: useScheduler ? scheduler!.outputs.id : ''
+    openAiId: makeModel ? openai!.outputs.id : ''
+  }
+}
+
+module rbac './modules/rbac.bicep' = {
+  name: 'rbac'
+  scope: group
+  params: {
+    appPrincipalId: identity.outputs.principalId
+    deployerId: deployerAccess ? principalId : ''
+    deployerType: principalType
+    storageName: storage.outputs.name
+    insightsName: monitoring.outputs.insightsName
+    schedulerName: useScheduler ? scheduler!.outputs.name : ''
+    openAiName: makeModel ? openai!.outputs.name : ''
+  }
+}
+
+module app './modules/app.bicep' = {
+  name: 'app'
+  scope: group
+  params: {
+    name: 'func-${token}'
+    planName: 'plan-${token}'
+    location: location
+    tags: tags
+    serviceName: 'api'
+    identityName: identity.outputs.name
+    insightsName: monitoring.outputs.insightsName
+    storageName: storage.outputs.name
+    packageContainer: packageContainer
+    stateTable: stateTable
+    stateContainer: stateContainer
+    apiKeys: apiKeys
+    isolation: isolation
+    schedulerEndpoint: useScheduler ? scheduler!.outputs.endpoint : ''
+    openAiEndpoint: makeModel ? openai!.outputs.endpoint : openAiEndpoint
+    openAiDeployment: openAiModel
+    instanceMemoryMB: instanceMemoryMB
+    maximumInstanceCount: maximumInstanceCount
+    httpConcurrency: httpConcurrency
+    alwaysReadyHttp: alwaysReadyHttp
+    alwaysReadyDurable: alwaysReadyDurable
+    subnetId: vnetEnabled ? network!.outputs.appSubnetId : ''
+  }
+  // The first start reads storage: without its roles the host fails, and a role can take ten minutes to be known.
+  dependsOn: [
+    rbac
+  ]
+}
+
+module easyAuth './modules/easyauth.bicep' = if (!empty(easyAuthClientId)) {
+  name: 'easyauth'
+  scope: group
+  params: {
+    siteName: app.outputs.name
+    clientId: easyAuthClientId
+    keysToo: !empty(apiKeys)
+  }
+}
+
+// azd writes these into .azure/<environment>/.env, for hooks and for you. None is secret, and none has the name of a
+// variable that main.parameters.json reads (but the region): an output would else come back as an input.
+output AZURE_LOCATION string = location
+output AZURE_TENANT_ID string = tenant().tenantId
+output AZURE_RESOURCE_GROUP string = group.name
+output AZURE_FUNCTION_NAME string = app.outputs.name
+output SERVICE_API_NAME string = app.outputs.name
+output SERVICE_API_URI string = app.outputs.uri
+output AZURE_STORAGE_ACCOUNT_NAME string = storage.outputs.name
+output APPLICATIONINSIGHTS_NAME string = monitoring.outputs.insightsName
+output DURABLE_TASK_SCHEDULER_NAME string = useScheduler ? scheduler!.outputs.name : ''
+output DURABLE_TASK_HUB_NAME string = taskHub
+output AZURE_OPENAI_ENDPOINT string = makeModel ? openai!.outputs.endpoint : openAiEndpoint

@@ -1,0 +1,134 @@
+// Every permission that this template gives, on one page. Each is at the resource it is for, never at the group.
+param appPrincipalId string
+
+@description('Empty: whoever deploys gets nothing.')
+param deployerId string
+param deployerType string
+
+param storageName string
+param insightsName string
+
+@description('Empty: Azure Storage is the durable backend.')
+param schedulerName string
+
+@description('Empty: no model was made here.')
+param openAiName string
+
+// Built-in, the same in every subscription. tests/infra checks each id against its name.
+var storageBlobDataOwner = 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b'
+var storageBlobDataReader = '2a2b9908-6ea1-4ae2-8e65-a410df84e7d1'
+var storageQueueDataContributor = '974c5e8b-45b9-4653-ba55-5f855dd0fb88'
+var storageTableDataContributor = '0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3'
+var storageTableDataReader = '76199698-9eea-4c19-bc75-cec21354c6b6'
+var monitoringMetricsPublisher = '3913510d-42f4-4e42-8a64-420c390055eb'
+var durableTaskDataContributor = '0ad04412-c4d5-4796-b79c-f76d14c8d402'
+var cognitiveServicesOpenAIUser = '5e0bd9bd-7b93-4f28-af87-19fc36ad61bd'
+
+// Owner, not Contributor: the host takes leases on its own blobs, and Owner is what Microsoft documents for it.
+var appAlways = [
+  storageBlobDataOwner
+  storageTableDataContributor
+]
+// Queues are used by nothing but the durable backend in Azure Storage.
+var appOnStorage = empty(schedulerName) ? concat(appAlways, [storageQueueDataContributor]) : appAlways
+
+var deployerOnStorage = [
+  storageBlobDataReader
+  storageTableDataReader
+]
+
+resource storage 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
+  name: storageName
+}
+
+resource insights 'Microsoft.Insights/components@2020-02-02' existing = {
+  name: insightsName
+}
+
+resource scheduler 'Microsoft.DurableTask/schedulers@2026-02-01' existing = if (!empty(schedulerName)) {
+  name: schedulerName
+}
+
+resource openai 'Microsoft.CognitiveServices/accounts@2025-06-01' existing = if (!empty(openAiName)) {
+  name: openAiName
+}
+
+// ---- the app ------------------------------------------------------------------------------------------------------
+
+resource appStorage 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
+  for id in appOnStorage: {
+    name: guid(storage.id, appPrincipalId, id)
+    scope: storage
+    properties: {
+      principalId: appPrincipalId
+      principalType: 'ServicePrincipal'
+      roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', id)
+    }
+  }
+]
+
+resource appInsights 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(insights.id, appPrincipalId, monitoringMetricsPublisher)
+  scope: insights
+  properties: {
+    principalId: appPrincipalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', monitoringMetricsPublisher)
+  }
+}
+
+// Contributor and not Worker: the app starts and ends orchestrations, it does not only run them.
+resource appScheduler 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(schedulerName)) {
+  name: guid(scheduler.id, appPrincipalId, durableTaskDataContributor)
+  scope: scheduler
+  properties: {
+    principalId: appPrincipalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', durableTaskDataContributor)
+  }
+}
+
+resource appOpenAi 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(openAiName)) {
+  name: guid(openai.id, appPrincipalId, cognitiveServicesOpenAIUser)
+  scope: openai
+  properties: {
+    principalId: appPrincipalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', cognitiveServicesOpenAIUser)
+  }
+}
+
+// ---- whoever deploys, when asked for ------------------------------------------------------------------------------
+
+resource deployerStorage 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
+  for id in (empty(deployerId) ? [] : deployerOnStorage): {
+    name: guid(storage.id, deployerId, id)
+    scope: storage
+    properties: {
+      principalId: deployerId
+      principalType: deployerType
+      roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', id)
+    }
+  }
+]
+
+// The dashboard can also terminate and purge: that is what it is for when something is stuck.
+resource deployerScheduler 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(deployerId) && !empty(schedulerName)) {
+  name: guid(scheduler.id, deployerId, durableTaskDataContributor)
+  scope: scheduler
+  properties: {
+    principalId: deployerId
+    principalType: deployerType
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', durableTaskDataContributor)
+  }
+}
+
+resource deployerOpenAi 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(deployerId) && !empty(openAiName)) {
+  name: guid(openai.id, deployerId, cognitiveServicesOpenAIUser)
+  scope: openai
+  properties: {
+    principalId: deployerId
+    principalType: deployerType
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', cognitiveServicesOpenAIUser)
+  }
+}
