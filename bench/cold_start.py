@@ -85,9 +85,11 @@ def answer() -> None:
 
     async def ask() -> None:
         state = AgentState(function_app.create_agent)
-        server = ResponsesServer(state, load_settings(), lambda: connect(os.environ))
+        store = connect(os.environ)
+        server = ResponsesServer(state, load_settings(), lambda: store)
         response = await server.handle("v1/responses", Request("POST", "/v1/responses", read=read))
         assert response.status == 200, response.body
         await server.close()
+        await store.close()
 
     asyncio.run(ask())

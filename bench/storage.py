@@ -70,6 +70,7 @@ async def _run() -> None:
                     + [f"{milliseconds:.1f}"]
                 )
         await server.close()
+        await store.close()
     show(
         "Storage of one foreground turn (no stream), by its position in the conversation",
         ["turn", "table reads", "transactions", "blob operations", "round trips", "KiB read / written", "ms in all"],

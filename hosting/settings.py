@@ -6,11 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from hosting.errors import ConfigurationError
+
 __all__ = ["ConfigurationError", "Settings", "load_settings"]
-
-
-class ConfigurationError(ValueError):
-    """A setting is missing or wrong; the message names it and says what it takes."""
 
 
 class Settings(BaseModel):

@@ -1,37 +1,54 @@
 """From an agent to a Functions app."""
 
+import logging
 import os
 from typing import Any
 
-import azure.durable_functions as df
 import azure.functions as func
 
+from hosting.functions.durable_client import DurableApp
 from hosting.functions.http import register_http
 from hosting.functions.shutdown import Shutdown
+from hosting.functions.tasks import register_tasks
 from hosting.server import ResponsesServer
 from hosting.settings import load_settings
 from hosting.state import AgentState
-from hosting.storage import Store, connect
+from hosting.storage import Store, check_connection, connect
 
 __all__ = ["agent_app"]
 
 
-def agent_app(state: AgentState[Any]) -> df.DFApp:
+def agent_app(state: AgentState[Any]) -> DurableApp:
     """A Functions app that serves the agent of `state` over the OpenAI Responses API. Add functions of your own to it.
 
     The settings are checked here, so that a wrong one stops the app from loading and is named in its log. Raises
     ConfigurationError.
     """
     settings = load_settings()
+    check_connection(os.environ, settings.storage_connection)
+    # The SDK logs each request at INFO, and the Functions host sends INFO on to Application Insights, which bills it.
+    logging.getLogger("azure.core.pipeline.policies.http_logging_policy").setLevel(logging.WARNING)
     shutdown = Shutdown()
+    store: Store | None = None
 
     def open_store() -> Store:
-        # Called inside the event loop, at the first request that needs storage: the same moment is right for both.
-        shutdown.install()
-        return connect(os.environ, name=settings.storage_connection, table=settings.table, container=settings.container)
+        nonlocal store
+        if store is None:
+            # Called inside the event loop, at the first use of storage: the right moment for both.
+            shutdown.install()
+            store = connect(
+                os.environ, name=settings.storage_connection, table=settings.table, container=settings.container
+            )
+        return store
 
+    async def close_store() -> None:
+        if store is not None:
+            await store.close()
+
+    app = DurableApp(http_auth_level=func.AuthLevel.ANONYMOUS)
     server = ResponsesServer(state, settings, open_store)
     shutdown.add(server.close)
-    app = df.DFApp(http_auth_level=func.AuthLevel.ANONYMOUS)
     register_http(app, server)
+    register_tasks(app, open_store, shutdown)
+    shutdown.add(close_store)  # the last one: the others still write
     return app

@@ -6,10 +6,10 @@ FastAPI extension is app-wide: all HTTP functions of an app take its Request and
 
 import re
 
-import azure.durable_functions as df
 import azure.functions as func
 from azurefunctions.extensions.http import fastapi  # pyright: ignore[reportMissingTypeStubs]
 
+from hosting.functions.durable_client import DurableApp
 from hosting.responses import ApiError
 from hosting.server import Request, Response, ResponsesServer
 
@@ -18,7 +18,7 @@ __all__ = ["register_http"]
 _VERBS = [func.HttpMethod(verb) for verb in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")]
 
 
-def register_http(app: df.DFApp, server: ResponsesServer) -> None:
+def register_http(app: DurableApp, server: ResponsesServer) -> None:
     """Add a function for each route of `server` to `app`, and one for all other paths."""
 
     def add(name: str, path: str, route: str | None) -> None:

@@ -30,14 +30,13 @@ type Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class ResponsesServer:
-    """Serves one agent. `open_store` is called at the first request that needs storage, inside the running loop."""
+    """Serves one agent. `open_store` gives the store of the process, inside the running loop."""
 
     def __init__(self, state: AgentState[Any], settings: Settings, open_store: Callable[[], Store]) -> None:
         self._state = state
         self._settings = settings
         self._identity = Identity(settings)
         self._open_store = open_store
-        self._store: Store | None = None
         self.routes: Mapping[str, Mapping[str, Endpoint]] = {
             "v1/responses": {"POST": self._create},
             "v1/responses/{response_id}": {"GET": self._retrieve, "DELETE": self._delete},
@@ -72,11 +71,8 @@ class ResponsesServer:
         return response
 
     async def close(self) -> None:
-        """Let running turns finish and close the storage clients of this process. Safe to call twice."""
+        """Let running turns finish. The store is closed by whoever opened it."""
         await self.close_runs(_CLOSE_SECONDS)
-        store, self._store = self._store, None
-        if store is not None:
-            await store.close()
 
     async def close_runs(self, seconds: float) -> None:
         """Wait for the runs of this process, at most so long."""
@@ -92,10 +88,8 @@ class ResponsesServer:
         return methods[method]
 
     def _turns(self, caller: Caller) -> Turns:
-        if self._store is None:
-            self._store = self._open_store()
         user = caller.user if self._settings.isolation == "user" else None
-        return Turns(self._store, keys.scope(caller.tenant, user))
+        return Turns(self._open_store(), keys.scope(caller.tenant, user))
 
     async def _create(self, request: Request) -> Response:
         caller = self._identity.caller(request.headers)

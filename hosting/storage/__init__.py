@@ -7,6 +7,7 @@ Importing this package is cheap: the twins are imported when they are asked for,
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ._append_blobs import BLOCK_BYTES, AppendBlobs, AppendConflict, BlobInfo, BlobMissing, Chunk
 from ._errors import (
     ConfigurationError,
     CorruptValue,
@@ -26,17 +27,26 @@ from ._store import Entity, Store
 from ._values import Json, Scalar
 
 if TYPE_CHECKING:
-    from ._connection import connect
+    from ._azure_append_blobs import connect_append_blobs
+    from ._connection import check_connection, connect
     from ._memory import MemoryBlobs, MemoryTables, memory_store
+    from ._memory_append_blobs import MemoryAppendBlobs
 
 __all__ = [
+    "BLOCK_BYTES",
+    "AppendBlobs",
+    "AppendConflict",
+    "BlobInfo",
+    "BlobMissing",
     "Blobs",
+    "Chunk",
     "ConfigurationError",
     "CorruptValue",
     "Delete",
     "Entity",
     "Insert",
     "Json",
+    "MemoryAppendBlobs",
     "MemoryBlobs",
     "MemoryTables",
     "Meter",
@@ -56,13 +66,18 @@ __all__ = [
     "Store",
     "Tables",
     "TransactionTooLarge",
+    "check_connection",
     "connect",
+    "connect_append_blobs",
     "memory_store",
 ]
 
 _LATER = {
+    "check_connection": "_connection",
     "connect": "_connection",
+    "connect_append_blobs": "_azure_append_blobs",
     "memory_store": "_memory",
+    "MemoryAppendBlobs": "_memory_append_blobs",
     "MemoryBlobs": "_memory",
     "MemoryTables": "_memory",
 }

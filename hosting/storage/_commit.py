@@ -63,10 +63,8 @@ class Commit:
                 raise
             # The old versions that were looked up without knowing their etag may be our own, from an earlier call.
             overwritten = set[str]()
-        except StorageUnavailable:
-            raise  # the rows may be there and refer to our blobs
         except StorageError:
-            if not self._in_doubt:
+            if not self._in_doubt:  # else the rows may be there and refer to our blobs
                 await self._discard(self._own)
             raise
         await self._discard(named | overwritten)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from azure.data.tables.aio import TableClient
     from azure.storage.blob.aio import ContainerClient
 
-__all__ = ["Connection", "connect"]
+__all__ = ["Connection", "check_connection", "connect"]
 
 _TABLE = re.compile(r"[A-Za-z][A-Za-z0-9]{2,62}", re.ASCII)
 _CONTAINER = re.compile(r"(?=.{3,63}$)[a-z0-9]+(?:-[a-z0-9]+)*", re.ASCII)
@@ -28,6 +28,7 @@ _CONTAINER = re.compile(r"(?=.{3,63}$)[a-z0-9]+(?:-[a-z0-9]+)*", re.ASCII)
 # A turn has a person waiting, and a commit repeats itself once more: so few retries, and quick ones. What is still
 # unavailable after them is for the caller (a task's retry policy, the recovery scan) to come back to.
 _RETRIES = 3
+_BACKOFF = 0.2  # so the SDK waits 0 s, 0.4 s, 0.8 s
 _CONNECT_SECONDS, _TABLE_SECONDS, _BLOB_SECONDS = 5, 15, 60
 
 
@@ -48,6 +49,11 @@ def connect(
     meter = Meter()
     connection = Connection(read_settings(env, name), table, container)
     return Store(AzureTables(connection, meter), AzureBlobs(connection, meter), meter)
+
+
+def check_connection(env: Mapping[str, str], name: str = "AzureWebJobsStorage") -> None:
+    """Raise ConfigurationError unless `connect` could make sense of these settings. No network."""
+    read_settings(env, name)
 
 
 class Connection:
@@ -75,7 +81,7 @@ class Connection:
                 connection_timeout=_CONNECT_SECONDS,
                 read_timeout=_TABLE_SECONDS,
                 retry_total=_RETRIES,
-                retry_backoff_factor=0.2,  # 0 s, 0.4 s, 0.8 s
+                retry_backoff_factor=_BACKOFF,
                 retry_backoff_max=2,
             )
         return self._table

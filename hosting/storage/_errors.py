@@ -1,5 +1,7 @@
 """What storage calls raise. Exceptions of the azure packages never leave this package; they stay as `__cause__`."""
 
+from hosting.errors import ConfigurationError
+
 __all__ = [
     "ConfigurationError",
     "CorruptValue",
@@ -63,7 +65,3 @@ class StorageUnavailable(StorageError):
 
 class StorageDenied(StorageError):
     """The storage account refused our identity: wrong key, missing role, or a network rule."""
-
-
-class ConfigurationError(StorageError):
-    """The settings of the storage connection are missing or contradict each other; the message says what to set."""

@@ -117,14 +117,16 @@ def pack(partition: str, operations: Sequence[Operation], token: str, attempt: s
         row = max(rows, key=lambda row: row.largest()[1])
         name, _ = row.largest()
         if name is None:
-            break  # check_transaction says how much is too much
+            break  # whoever checks the transaction says how much is too much
         before = row.wire
         row.spill(name)
         total += row.wire - before
     raw = [row.raw() for row in rows]
-    # Before the first blob is written, also for keys, names and rows that appear twice.
-    check_transaction(partition, raw)
-    return Packed(raw, {name: data for row in rows for name, data in row.blobs.items()})
+    blobs = {name: data for row in rows for name, data in row.blobs.items()}
+    if blobs:
+        # `Tables.transact` checks everything again (sizes, keys, rows that appear twice), but then blobs are written.
+        check_transaction(partition, raw)
+    return Packed(raw, blobs)
 
 
 class _Row:

@@ -65,6 +65,7 @@ _CHUNK_COLUMN = re.compile(r"d_([A-Za-z][A-Za-z0-9_]*)_([0-9]+)", re.ASCII)
 # end or a byte order mark (Azurite's does), and JSON has an escape for them anyway.
 _ESCAPED = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 _INT64 = 2**63
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 class BlobRef(NamedTuple):
@@ -90,7 +91,7 @@ def encode_document(value: Json, path: str) -> str:
     back as the one character they mean.)
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _ENCODER.encode(value)
     except RecursionError:
         raise ValueError(f"{path} is nested too deeply") from None
     except (TypeError, ValueError) as error:
@@ -101,22 +102,27 @@ def encode_document(value: Json, path: str) -> str:
 
 
 def _explain(value: Any, path: str) -> str | None:
-    """Why `value` is no JSON, or None when it is."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"{path} is {value}, which JSON does not have"
-    if isinstance(value, dict):
-        for key, item in cast("dict[Any, Any]", value).items():
-            if not isinstance(key, str):
-                return f"{path} has the key {key!r}, JSON keys are strings"
-            if found := _explain(item, f"{path}.{key}"):
-                return found
-        return None
-    if isinstance(value, list | tuple):
-        items = cast("Iterable[Any]", value)
-        return next((found for n, item in enumerate(items) if (found := _explain(item, f"{path}[{n}]"))), None)
-    if value is None or isinstance(value, str | int | float):
-        return None
-    return f"{path} is a {type(value).__name__}, which JSON does not have"
+    """Why `value` is no JSON, or None when nothing in it says so (it contains itself)."""
+    waiting: list[tuple[Any, str]] = [(value, path)]
+    seen: set[int] = set()
+    while waiting:
+        value, path = waiting.pop()
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"{path} is {value}, which JSON does not have"
+        if value is None or isinstance(value, str | int | float) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, dict):
+            items = list(cast("dict[Any, Any]", value).items())
+            if wrong := [key for key, _ in items if not isinstance(key, str)]:
+                return f"{path} has the key {wrong[0]!r}, JSON keys are strings"
+            waiting += [(item, f"{path}.{key}") for key, item in reversed(items)]
+        elif isinstance(value, list | tuple):
+            items = list(enumerate(cast("Iterable[Any]", value)))
+            waiting += [(item, f"{path}[{n}]") for n, item in reversed(items)]
+        else:
+            return f"{path} is a {type(value).__name__}, which JSON does not have"
+    return None
 
 
 def decode_document(text: str | bytes, path: str) -> Json:

@@ -1,6 +1,6 @@
 """What holds when calls fail: before they were applied, after, or both. Over both twins, with a seam that breaks."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
@@ -211,6 +211,34 @@ async def test_the_copy_that_a_repeated_call_wrote_is_removed(
     assert (await store.query(partition, "", "~"))[0].documents == {"doc": LARGE}
 
 
+async def test_a_repeated_call_keeps_the_blobs_of_what_the_first_one_put(
+    store: Store, tables: FaultyTables, blobs: FaultyBlobs, partition: str
+) -> None:
+    operations = [Insert("a"), Put("b", {}, {"doc": LARGE})]
+    await store.commit(partition, operations, token="turn-1")
+    await store.commit(partition, operations, token="turn-1")
+    assert len(await blobs_of(blobs, partition)) == 1
+    assert (await store.query(partition, "", "~"))[1].documents == {"doc": LARGE}
+
+
+async def test_a_repeated_call_is_recognised_by_its_inserts_when_the_replaced_row_moved_on(
+    store: Store, partition: str
+) -> None:
+    old = await store.commit(partition, [Insert("session", {"n": 0})])
+    operations = [Replace("session", {"n": 1}, {}, old["session"]), Insert("turn-1"), Insert("response-1")]
+    await store.commit(partition, operations, token="turn-1")
+    await store.commit(partition, [Put("session", {"n": 2})])
+    assert (await store.commit(partition, operations, token="turn-1")).keys() == {"session", "turn-1", "response-1"}
+    assert await fields_of(store, partition, "session") == {"n": 2}
+
+
+async def test_a_repeated_call_is_not_judged_by_the_row_that_everybody_fights_for(store: Store, partition: str) -> None:
+    operations = [Insert("turn-1", {"n": 1}), Insert("response-1")]
+    await store.commit(partition, operations, token="turn-1")
+    await store.commit(partition, [Put("turn-1", {"n": 2})])
+    assert (await store.commit(partition, operations, token="turn-1")).keys() == {"turn-1", "response-1"}
+
+
 async def test_another_token_is_a_conflict(store: Store, partition: str) -> None:
     await store.commit(partition, [Insert("a", {"n": 1})], token="one")
     with pytest.raises(RowExists):
@@ -236,8 +264,9 @@ async def test_conflict_after_a_lost_answer_is_recognised_by_any_row_that_is_sti
     assert await fields_of(store, partition, "b") == {"n": 3}
 
 
-async def test_lost_answer_then_a_foreign_change_never_costs_the_blobs_of_the_other_rows(
-    store: Store, tables: FaultyTables, twin: Twin, partition: str
+@pytest.mark.parametrize("document", ["small", LARGE], ids=["inline", "spilled"])
+async def test_lost_answer_then_a_foreign_change_is_still_a_success_and_costs_no_blob(
+    store: Store, twin: Twin, partition: str, document: str
 ) -> None:
     # Applied, the answer lost, and before the repetition someone changes the very row that is looked at.
     class Meddling(FaultyTables):
@@ -248,11 +277,12 @@ async def test_lost_answer_then_a_foreign_change_never_costs_the_blobs_of_the_ot
 
     meddling = Meddling(twin.tables)
     meddling.after = [StorageUnavailable("timeout")]
-    await Store(meddling, twin.blobs).commit(partition, [Insert("a", {"n": 1}), Put("b", {}, {"doc": LARGE})])
+    operations = [Insert("a", {"n": 1}), Put("b", {}, {"doc": document})]
+    assert (await Store(meddling, twin.blobs).commit(partition, operations)).keys() == {"a", "b"}
     assert await fields_of(store, partition, "a") == {"n": 2}
     entity = await store.get(partition, "b")
     assert entity is not None
-    assert entity.documents == {"doc": LARGE}
+    assert entity.documents == {"doc": document}
 
 
 async def test_delete_that_was_applied_but_timed_out_is_a_success_without_etag(
@@ -307,6 +337,56 @@ async def test_failed_blob_means_no_transaction_and_no_blob_left(
         await store.commit(partition, [Insert("a", {}, {"one": LARGE, "two": LARGE, "three": LARGE})])
     assert tables.transactions == 0
     assert await blobs_of(blobs, partition) == []
+
+
+# A reader between two writes
+
+
+class Overtaken(FaultyTables):
+    """Tables where something happens right after the first read of a row or range."""
+
+    def __init__(self, inner: Tables, happens: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(inner)
+        self._happens: Callable[[], Awaitable[object]] | None = happens
+
+    async def get(self, partition: str, row: str, select: Sequence[str] | None = None) -> RawEntity | None:
+        found = await super().get(partition, row, select)
+        await self._once()
+        return found
+
+    async def query(
+        self, partition: str, first: str, last: str, select: Sequence[str] | None = None, limit: int | None = None
+    ) -> list[RawEntity]:
+        found = await super().query(partition, first, last, select, limit)
+        await self._once()
+        return found
+
+    async def _once(self) -> None:
+        happens, self._happens = self._happens, None
+        if happens:
+            await happens()
+
+
+async def test_reader_of_a_version_whose_blobs_are_gone_gets_the_next_version(twin: Twin, partition: str) -> None:
+    await twin.store.commit(partition, [Insert(row, {"n": 1}, {"doc": [1, LARGE]}) for row in "ab"])
+    for n in (2, 3):
+        overtaken = Overtaken(
+            twin.tables,
+            lambda n=n: twin.store.commit(partition, [Put(row, {"n": n}, {"doc": [n, LARGE]}) for row in "ab"]),
+        )
+        reader = Store(overtaken, twin.blobs)
+        found = [await reader.get(partition, "a")] if n == 2 else await reader.query(partition, "", "~")
+        assert [(entity.fields, entity.documents) for entity in found if entity] == [
+            ({"n": n}, {"doc": [n, LARGE]})
+        ] * len(found)
+
+
+async def test_reader_of_a_version_that_is_deleted_meanwhile_finds_nothing(twin: Twin, partition: str) -> None:
+    await twin.store.commit(partition, [Insert(row, {}, {"doc": LARGE}) for row in "abc"])
+    reader = Store(Overtaken(twin.tables, lambda: twin.store.commit(partition, [Delete("a")])), twin.blobs)
+    assert await reader.get(partition, "a") is None
+    reader = Store(Overtaken(twin.tables, lambda: twin.store.commit(partition, [Delete("b")])), twin.blobs)
+    assert [entity.row for entity in await reader.query(partition, "", "~")] == ["c"]
 
 
 # Tidying up is best effort

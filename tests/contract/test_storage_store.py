@@ -12,6 +12,7 @@ from hosting.storage import (
     Entity,
     Insert,
     Json,
+    Meter,
     Put,
     Replace,
     RowChanged,
@@ -306,6 +307,17 @@ async def test_delete_without_etag_is_idempotent_also_beside_other_operations(st
     await store.commit(partition, [Delete("a"), Delete("b"), Insert("c")])
     assert [entity.row for entity in await store.query(partition, "", "~")] == ["c"]
     assert await store.commit(partition, [Delete("a")]) == {}
+
+
+async def test_delete_of_an_absent_row_is_one_read_and_no_write(twin: Twin, partition: str) -> None:
+    await twin.store.commit(partition, [Insert("a")])
+    before = twin.store.meter.copy()
+    await twin.store.commit(partition, [Delete("absent")])
+    assert (twin.store.meter - before) == Meter(table_reads=1)
+    before = twin.store.meter.copy()
+    await twin.store.commit(partition, [Delete("absent"), Insert("b")])
+    used = twin.store.meter - before
+    assert (used.table_reads, used.table_writes, used.operations) == (1, 1, 2)
 
 
 async def test_delete_with_an_etag_wants_that_version(store: Store, partition: str) -> None:

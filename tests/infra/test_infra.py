@@ -195,12 +195,13 @@ def test_each_backend_is_named_with_the_setting_that_connects_it(group: str) -> 
     assert connection in values or f"{connection}__accountName" in app_settings("settings")
 
 
-def test_host_json_names_no_other_backend_than_the_default_one() -> None:
-    provider = DURABLE.get("storageProvider", {})
+def test_host_json_names_the_default_backend() -> None:
+    """The scale controller reads the file, not the overriding settings."""
     default = members(APP.variables["schedulerSettings"])
-    assert provider.get("type", "azureManaged") == literal(default[OVERRIDE + "type"])
-    name = literal(default[OVERRIDE + "connectionStringName"])
-    assert provider.get("connectionStringName", name) == name
+    assert DURABLE["storageProvider"] == {
+        "type": literal(default[OVERRIDE + "type"]),
+        "connectionStringName": literal(default[OVERRIDE + "connectionStringName"]),
+    }
 
 
 # ---- permissions
