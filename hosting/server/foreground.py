@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from hosting.responses import (
     DONE,
@@ -23,21 +23,16 @@ from hosting.responses import (
     ResponseRenderer,
     encode_event,
     error_event,
-    messages_from_items,
-    options_from_request,
     stored_input_items,
 )
+from hosting.server.agent_run import AgentRun, Emit, Event
 from hosting.server.channel import Channel
-from hosting.state import CurrentTurn, accepts_options, current_turn, decode_session, encode_session
-from hosting.state.turns import Turn, TurnRecord, Turns
+from hosting.state import Turn, Turns
 from hosting.storage import StorageError
 
 __all__ = ["ForegroundTurn", "finish_running", "run_to_end", "stream_events"]
 
 _log = logging.getLogger(__name__)
-
-type Event = dict[str, Any]
-type Emit = Callable[[Sequence[Event]], Awaitable[None]]
 
 # Runs that outlive their request for a moment (clean-up after a disconnect): asyncio itself keeps only weak references.
 _running: set[asyncio.Task[dict[str, Any]]] = set()
@@ -60,68 +55,29 @@ class ForegroundTurn:
         renderer = ResponseRenderer(
             response_id=self.turn.response_id, request=self.request, model=self.model, created_at=int(time.time())
         )
-        session = self._session()
-        current = CurrentTurn(self.turns, self.turn, session.session_id)
+        run = AgentRun(self.target, self.request, items, self.turns, self.turn)
         try:
             await emit(renderer.start())
             try:
-                with current_turn(current):
-                    await self._run_agent(renderer, items, session, emit)
+                await run.run(renderer, emit, stream=self.request.stream)
             except Exception:
                 _log.exception("The agent failed in %s", self.turn.response_id)
                 await emit(renderer.fail())
         except asyncio.CancelledError:
             renderer.cancel()
-            await self._commit(renderer, items, current, session)
+            await self._commit(renderer, run)
             raise
-        if not await self._commit(renderer, items, current, session):
+        if not await self._commit(renderer, run):
             await emit(renderer.fail(code="server_error", message="The response could not be stored."))
         await emit([renderer.terminal()])
         return renderer.response
 
-    async def _run_agent(
-        self, renderer: ResponseRenderer, items: Sequence[dict[str, Any]], session: Any, emit: Emit
-    ) -> None:
-        arguments: dict[str, Any] = {"session": session}
-        if accepts_options(self.target):
-            arguments["options"] = options_from_request(self.request)
-        messages = messages_from_items(items)
-        if not self.request.stream:
-            result = await self.target.run(messages, **arguments)
-            await emit(renderer.feed_result(result))
-            await emit(renderer.finish(result))
-            return
-        stream = self.target.run(messages, stream=True, **arguments)
-        try:
-            async for update in stream:
-                await emit(renderer.feed(update))
-            await emit(renderer.finish(await stream.get_final_response()))
-        finally:
-            # After a normal end this does nothing. On a failure or a disconnect it stops the model call: dropping the
-            # iterator would leave it running.
-            await stream.close()
-
-    def _session(self) -> Any:
-        if self.turn.session is not None:
-            return decode_session(cast("dict[str, Any]", self.turn.session))
-        return self.target.create_session(session_id=self.turn.response_id)
-
-    async def _commit(
-        self, renderer: ResponseRenderer, items: Sequence[dict[str, Any]], current: CurrentTurn, session: Any
-    ) -> bool:
+    async def _commit(self, renderer: ResponseRenderer, run: AgentRun) -> bool:
         """Store the turn; False when that is not possible (logged). Tried twice: a commit is safe to repeat."""
         if not self.store:
             return True
-        continues = renderer.response["status"] in ("completed", "incomplete")
         try:
-            record = TurnRecord(
-                response=renderer.response,
-                input=items,
-                messages=current.added if continues else None,
-                session=encode_session(session) if continues and _has_content(session) else None,
-                open_calls=renderer.open_calls if continues else (),
-                continues=continues,
-            )
+            record = run.record(renderer)
         except TypeError:  # the app put something into the session that can't be read back
             _log.exception("The session after %s can't be stored", self.turn.response_id)
             return False
@@ -133,11 +89,6 @@ class ForegroundTurn:
             else:
                 return True
         return False
-
-
-def _has_content(session: Any) -> bool:
-    # Providers leave an empty dict each in the state; those are not worth a row.
-    return any(session.state.values()) or session.service_session_id is not None
 
 
 async def _discard(events: Sequence[Event]) -> None:

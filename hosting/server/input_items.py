@@ -52,7 +52,7 @@ async def list_input_items(turns: Turns, stored: StoredResponse, query: Mapping[
         at = next((i for i, place in enumerate(order) if (place.chain, place.turn) == (parsed.chain, parsed.turn)), 0)
         order = order[at:]
     data: list[Item] = []
-    async for item in _items(turns, stored.place, order, page.descending):
+    async for item in _items(turns, stored, order, page.descending):
         if not seen:
             seen = item["id"] == page.after
         elif len(data) <= page.limit:
@@ -73,19 +73,21 @@ async def list_input_items(turns: Turns, stored: StoredResponse, query: Mapping[
     }
 
 
-async def _items(turns: Turns, own: Place, order: Sequence[Place], descending: bool) -> AsyncIterator[Item]:
+async def _items(turns: Turns, stored: StoredResponse, order: Sequence[Place], descending: bool) -> AsyncIterator[Item]:
     for start in range(0, len(order), _BLOCK):
         block = order[start : start + _BLOCK]
         rows: dict[Place, Any] = {}
-        for segment in _segments(block):
+        for segment in _segments([place for place in block if place.log]):
             rows |= await turns.items(segment, "input", "output")
         for place in block:
-            if place not in rows:  # deleted meanwhile
-                continue
-            documents = rows[place].documents
-            items = list(cast("list[Item]", documents.get("input") or []))
-            if place != own:
-                items += cast("list[Item]", documents.get("output") or [])
+            items: list[Item] = []
+            if place == stored.place and stored.input is not None:
+                items += stored.input
+            elif place in rows:  # else deleted meanwhile
+                documents = rows[place].documents
+                items += cast("list[Item]", documents.get("input") or [])
+                if place != stored.place:
+                    items += cast("list[Item]", documents.get("output") or [])
             for item in reversed(items) if descending else items:
                 yield item
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosting.state.agent_state import AgentState, accepts_options
 from hosting.state.current_turn import CurrentTurn, current_turn
+from hosting.state.response_row import StoredResponse, TaskRef, TurnRecord
 from hosting.state.sessions import (
     SessionStore,
     SupportsSessionStore,
@@ -11,7 +12,7 @@ from hosting.state.sessions import (
     decode_session,
     encode_session,
 )
-from hosting.state.turns import PreviousResponseNotFound, StoredResponse, Turn, TurnRecord, Turns
+from hosting.state.turns import PreviousResponseNotFound, PreviousResponseUnfinished, Turn, Turns
 from hosting.state.workflow_state import SupportsBuild, WorkflowState
 
 if TYPE_CHECKING:
@@ -21,12 +22,14 @@ __all__ = [
     "AgentState",
     "CurrentTurn",
     "PreviousResponseNotFound",
+    "PreviousResponseUnfinished",
     "SessionStore",
     "StoredResponse",
     "SupportsBuild",
     "SupportsSessionStore",
     "TableHistoryProvider",
     "TableSessionStore",
+    "TaskRef",
     "Turn",
     "TurnRecord",
     "Turns",

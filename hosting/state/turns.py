@@ -12,25 +12,26 @@ its own, so that it can be retrieved, but the conversation does not continue thr
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, cast
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import cast
 
 from hosting.ids import new_chain, parse_id, response_id
-from hosting.state.lineage import (
-    MAIN,
-    Lineage,
-    Place,
-    Segment,
-    decode_lineage,
-    encode_lineage,
-    extend,
-    next_place,
-    places,
+from hosting.state.lineage import MAIN, Lineage, Place, Segment, extend, next_place, places
+from hosting.state.response_row import (
+    INLINE,
+    RUNNING,
+    StoredResponse,
+    TurnRecord,
+    lineage_of,
+    response_columns,
+    stored_response,
 )
-from hosting.storage import Delete, Entity, Insert, Json, Put, RowExists, RowMissing, Store, keys
+from hosting.storage import Delete, Entity, Insert, Json, Operation, Put, RowExists, RowMissing, Store, keys
 
-__all__ = ["PreviousResponseNotFound", "StoredResponse", "Turn", "TurnRecord", "Turns"]
+__all__ = ["PreviousResponseNotFound", "PreviousResponseUnfinished", "Turn", "Turns"]
+
+_RESPONSE_DOCUMENTS = ("response", "lineage", "input", "output")
 
 # One query page holds 1,000 rows. Long logs are read as parallel ranges of this many, so that a turn has one round trip
 # whatever its position; a wider range would put its second page behind its first.
@@ -39,6 +40,10 @@ _RANGE = 500
 
 class PreviousResponseNotFound(LookupError):
     """`previous_response_id` names no stored response of this caller."""
+
+
+class PreviousResponseUnfinished(LookupError):
+    """`previous_response_id` names a response that still runs."""
 
 
 @dataclass(slots=True)
@@ -54,29 +59,8 @@ class Turn:
     """The stored session of the previous turn, None when it kept none."""
     history: list[Json] | None = None
     """Stored messages of all earlier turns, oldest first; None when they were not asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnRecord:
-    """What a finished turn leaves behind."""
-
-    response: dict[str, Any]
-    """The response object, with its output."""
-    input: Sequence[dict[str, Any]]
-    messages: Sequence[Json] | None = None
-    session: Json = None
-    open_calls: Sequence[str] = ()
-    continues: bool = True
-    """Whether a later turn may build on it: false for a failed or cancelled one."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredResponse:
-    """A response as it was committed, and where its items are."""
-
-    response: dict[str, Any]
-    place: Place
-    before: Lineage = field(default=())
+    after_unfinished: bool = False
+    """The previous response still runs, so nothing else in here is known yet."""
 
 
 class Turns:
@@ -86,14 +70,40 @@ class Turns:
         self._store = store
         self._scope = scope
 
-    async def begin(self, previous: str | None, *, history: bool) -> Turn:
+    async def begin(self, previous: str | None, *, history: bool, unfinished: bool = False) -> Turn:
         """Begin a turn after the response `previous`, or a new conversation. One parallel read; one more for a fork.
 
-        Raises PreviousResponseNotFound, and StorageError.
+        With `unfinished`, `previous` may still be running: the turn gets the place behind it, and what came before it is
+        for `resume` to find out. Raises PreviousResponseNotFound, PreviousResponseUnfinished, and StorageError.
         """
         if previous is None:
             chain = new_chain()
             return Turn(response_id(chain), Place(chain, MAIN, 0), history=[] if history else None)
+        past = await self._read_past(previous, history)
+        if past.running:
+            if not unfinished:
+                raise PreviousResponseUnfinished(previous)
+            place = Place(past.place.chain, MAIN, past.place.turn + 1)
+            return Turn(response_id(place.chain, place.turn), place, after_unfinished=True)
+        place = past.next
+        if place in past.rows:  # somebody has already continued here
+            place = Place(new_chain(), MAIN, place.turn)
+        return past.turn(response_id(place.chain, place.turn), place, history)
+
+    async def resume(self, response: str, previous: str | None, *, history: bool) -> Turn:
+        """The turn of a response whose id was announced before, in another process perhaps. Costs and raises as `begin`."""
+        parsed = parse_id(response, "resp")
+        if parsed is None:
+            raise ValueError(f"{response!r} is no response id")
+        place = Place(parsed.chain, MAIN, parsed.turn)
+        if previous is None:
+            return Turn(response, place, history=[] if history else None)
+        past = await self._read_past(previous, history)
+        if past.running:
+            raise PreviousResponseUnfinished(previous)
+        return past.turn(response, place, history)
+
+    async def _read_past(self, previous: str, history: bool) -> "_Past":
         parsed = parse_id(previous, "resp")
         if parsed is None:
             raise PreviousResponseNotFound(previous)
@@ -108,23 +118,13 @@ class Turns:
         )
         if found is None:
             raise PreviousResponseNotFound(previous)
-        lineage = _lineage_of(found)
-        place = next_place(lineage, Place(parsed.chain, MAIN, 0))
-        missing = [] if not history else [s for s in lineage if (s.chain, s.log) != (parsed.chain, MAIN)]
-        if (place.chain, place.log) != (parsed.chain, MAIN):
-            missing.append(Segment(place.chain, place.log, place.turn, place.turn))
+        past = _Past(found, session, rows, Place(parsed.chain, MAIN, parsed.turn))
+        missing = [s for s in past.lineage if (s.chain, s.log) != (parsed.chain, MAIN)] if history else []
+        if (past.next.chain, past.next.log) != (parsed.chain, MAIN):
+            missing.append(Segment(past.next.chain, past.next.log, past.next.turn, past.next.turn))
         for more in await asyncio.gather(*(self._rows(segment, ("messages",)) for segment in missing)):
             rows |= more
-        if place in rows:  # somebody has already continued here
-            place = Place(new_chain(), MAIN, place.turn)
-        return Turn(
-            response_id(place.chain, place.turn),
-            place,
-            before=lineage,
-            open_calls=tuple(cast("list[str]", found.documents.get("open_calls") or [])),
-            session=session.documents.get("session") if session else None,
-            history=_messages(rows, lineage) if history else None,
-        )
+        return past
 
     async def history(self, turn: Turn) -> list[Json]:
         """The stored messages before `turn`, oldest first: read now if `begin` was not asked for them."""
@@ -151,49 +151,38 @@ class Turns:
             await self._write(turn, record, aside, extend(turn.before, aside))
 
     async def _write(self, turn: Turn, record: TurnRecord, place: Place, lineage: Lineage) -> None:
-        response = {key: value for key, value in record.response.items() if key != "output"}
+        operations = [
+            *self.rows(turn, record, place),
+            Insert(keys.response_row(turn.response_id), *response_columns(record, place, lineage)),
+        ]
+        await self._store.commit(self._partition(place.chain), operations, token=turn.response_id)
+
+    def rows(self, turn: Turn, record: TurnRecord, place: Place) -> list[Insert]:
+        """The rows of a turn but for its response row: the log's, and the session's when there is one."""
         items: dict[str, Json] = {"input": list(record.input), "output": record.response["output"]}
         if record.messages is not None:
             items["messages"] = list(record.messages)
-        operations: list[Insert | Put | Delete] = [
-            Insert(keys.turn_row(place.log, place.turn), {"response_id": turn.response_id}, items),
-            Insert(
-                keys.response_row(turn.response_id),
-                {"log": place.log, "turn": place.turn, "status": str(response["status"])},
-                {
-                    "response": response,
-                    "lineage": cast("Json", encode_lineage(lineage)),
-                    "open_calls": list(record.open_calls),
-                },
-            ),
-        ]
+        rows = [Insert(keys.turn_row(place.log, place.turn), {"response_id": turn.response_id}, items)]
         if record.session is not None:
-            operations.append(Insert(keys.session_row(turn.response_id), {}, {"session": record.session}))
-        await self._store.commit(self._partition(place.chain), operations, token=turn.response_id)
+            rows.append(Insert(keys.session_row(turn.response_id), {}, {"session": record.session}))
+        return rows
 
     async def response(self, identifier: str) -> StoredResponse | None:
-        """A stored response of this scope; None for any other id. Raises StorageError."""
+        """A stored response of this scope, final or running; None for any other id. Raises StorageError."""
         parsed = parse_id(identifier, "resp")
         if parsed is None:
             return None
         partition = self._partition(parsed.chain)
         found, row = await asyncio.gather(
-            self._store.get(partition, keys.response_row(identifier), documents=("response", "lineage")),
+            self._store.get(partition, keys.response_row(identifier), documents=_RESPONSE_DOCUMENTS),
             self._store.get(partition, keys.turn_row(MAIN, parsed.turn), documents=("output",)),
         )
         if found is None:
             return None
         place = Place(parsed.chain, str(found.fields["log"]), int(cast("int", found.fields["turn"])))
-        if place.log != MAIN:
+        if place.log not in (MAIN, INLINE):
             row = await self._store.get(partition, keys.turn_row(place.log, place.turn), documents=("output",))
-        if row is None:  # deleted between the two reads
-            return None
-        response = cast("dict[str, Any]", found.documents["response"])
-        response["output"] = row.documents.get("output") or []
-        lineage = _lineage_of(found)
-        own = Segment(place.chain, place.log, place.turn, place.turn)
-        before = lineage if not lineage or not _ends_with(lineage, own) else _without_last(lineage)
-        return StoredResponse(response, place, before)
+        return stored_response(found, row, place)
 
     async def delete(self, identifier: str) -> bool:
         """Delete a response, its items and its session; False when there is none. Raises StorageError.
@@ -208,16 +197,15 @@ class Turns:
         found = await self._store.get(partition, keys.response_row(identifier), documents=())
         if found is None:
             return False
-        row = keys.turn_row(str(found.fields["log"]), int(cast("int", found.fields["turn"])))
+        operations: list[Operation] = [
+            Delete(keys.response_row(identifier), etag=found.etag),
+            Delete(keys.session_row(identifier)),
+        ]
+        if (log := str(found.fields["log"])) != INLINE:
+            row = keys.turn_row(log, int(cast("int", found.fields["turn"])))
+            operations.append(Put(row, {"deleted": True}, {}))
         try:
-            await self._store.commit(
-                partition,
-                [
-                    Delete(keys.response_row(identifier), etag=found.etag),
-                    Put(row, {"deleted": True}, {}),
-                    Delete(keys.session_row(identifier)),
-                ],
-            )
+            await self._store.commit(partition, operations)
         except RowMissing:  # another request deleted it first
             return False
         return True
@@ -239,21 +227,28 @@ class Turns:
         return keys.partition_key(self._scope, chain)
 
 
-def _lineage_of(response_row: Entity) -> Lineage:
-    return decode_lineage(cast("list[tuple[str, str, int, int]]", response_row.documents.get("lineage") or []))
+class _Past:
+    """What was read about the turns before a new one."""
+
+    def __init__(self, found: Entity, session: Entity | None, rows: dict[Place, Entity], place: Place) -> None:
+        self.running = found.fields["status"] in RUNNING
+        self.lineage = lineage_of(found)
+        self.rows = rows
+        self.place = place
+        self.next = next_place(self.lineage, Place(place.chain, MAIN, 0))
+        self._found, self._session = found, session
+
+    def turn(self, response: str, place: Place, history: bool) -> Turn:
+        return Turn(
+            response,
+            place,
+            before=self.lineage,
+            open_calls=tuple(cast("list[str]", self._found.documents.get("open_calls") or [])),
+            session=self._session.documents.get("session") if self._session else None,
+            history=_messages(self.rows, self.lineage) if history else None,
+        )
 
 
 def _messages(rows: dict[Place, Entity], lineage: Lineage) -> list[Json]:
     found = (rows[place].documents.get("messages") for place in places(lineage) if place in rows)
     return [message for messages in found if messages for message in cast("list[Json]", messages)]
-
-
-def _ends_with(lineage: Lineage, own: Segment) -> bool:
-    tip = lineage[-1]
-    return (tip.chain, tip.log, tip.last) == (own.chain, own.log, own.last)
-
-
-def _without_last(lineage: Lineage) -> Lineage:
-    tip = lineage[-1]
-    rest = lineage[:-1]
-    return rest if tip.first == tip.last else (*rest, Segment(tip.chain, tip.log, tip.first, tip.last - 1))

@@ -8,7 +8,7 @@ import pytest
 
 from devhost.azurite import Azurite
 from hosting.ids import item_id, parse_id, response_id
-from hosting.state.turns import PreviousResponseNotFound, Turn, TurnRecord, Turns
+from hosting.state import PreviousResponseNotFound, Turn, TurnRecord, Turns
 from hosting.storage import Store, connect, keys, memory_store
 
 

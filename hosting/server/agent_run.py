@@ -1,0 +1,87 @@
+"""One run of an agent: from a validated request to the record of a turn, whoever drives it and wherever its events go."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+
+from hosting.responses import CreateRequest, ResponseRenderer, messages_from_items, options_from_request
+from hosting.state import (
+    CurrentTurn,
+    Turn,
+    TurnRecord,
+    Turns,
+    accepts_options,
+    current_turn,
+    decode_session,
+    encode_session,
+)
+from hosting.storage import Json
+
+__all__ = ["AgentRun", "Emit", "Event"]
+
+type Event = dict[str, Any]
+type Emit = Callable[[Sequence[Event]], Awaitable[None]]
+
+
+class AgentRun:
+    """The agent, its session and its history in one turn. Used once."""
+
+    def __init__(
+        self, target: Any, request: CreateRequest, items: Sequence[dict[str, Any]], turns: Turns, turn: Turn
+    ) -> None:
+        self._target, self._request, self._items = target, request, items
+        self._turns, self._turn = turns, turn
+        self._session: Any = None
+        self._added: list[Json] = []
+
+    async def run(self, renderer: ResponseRenderer, emit: Emit, *, stream: bool) -> None:
+        """Run the agent to its end and finish the response. Raises what the agent raises, and ValueError for a stored
+        session that can't be restored.
+        """
+        self._session = self._open_session()
+        current = CurrentTurn(self._turns, self._turn, self._session.session_id)
+        self._added = current.added
+        arguments: dict[str, Any] = {"session": self._session}
+        if accepts_options(self._target):
+            arguments["options"] = options_from_request(self._request)
+        messages = messages_from_items(self._items)
+        with current_turn(current):
+            if stream:
+                await self._stream(messages, arguments, renderer, emit)
+            else:
+                result = await self._target.run(messages, **arguments)
+                await emit(renderer.feed_result(result))
+                await emit(renderer.finish(result))
+
+    async def _stream(self, messages: Any, arguments: dict[str, Any], renderer: ResponseRenderer, emit: Emit) -> None:
+        stream = self._target.run(messages, stream=True, **arguments)
+        try:
+            async for update in stream:
+                await emit(renderer.feed(update))
+            await emit(renderer.finish(await stream.get_final_response()))
+        finally:
+            # After a normal end this does nothing. On a failure or a disconnect it stops the model call: dropping the
+            # iterator would leave it running.
+            await stream.close()
+
+    def record(self, renderer: ResponseRenderer) -> TurnRecord:
+        """What to store of the turn. Raises TypeError for a session that can't be read back."""
+        continues = renderer.response["status"] in ("completed", "incomplete")
+        return TurnRecord(
+            response=renderer.response,
+            input=self._items,
+            messages=self._added if continues else None,
+            session=encode_session(self._session) if continues and self._has_content() else None,
+            open_calls=renderer.open_calls if continues else (),
+            continues=continues,
+        )
+
+    def _open_session(self) -> Any:
+        if self._turn.session is not None:
+            return decode_session(cast("dict[str, Any]", self._turn.session))
+        return self._target.create_session(session_id=self._turn.response_id)
+
+    def _has_content(self) -> bool:
+        if self._session is None:
+            return False
+        # Providers leave an empty dict each in the state; those are not worth a row.
+        return any(self._session.state.values()) or self._session.service_session_id is not None
