@@ -6,6 +6,7 @@ Run it with `make run`, deploy it with `azd up`, call it with any OpenAI client.
 from agent_framework import Agent, ChatOptions
 
 from hosting.functions import agent_app
+from hosting.server import ResponsesServerOptions
 from hosting.state import AgentState
 
 
@@ -33,4 +34,10 @@ def create_agent() -> Agent:
     )
 
 
-app = agent_app(AgentState(create_agent))
+app = agent_app(
+    AgentState(create_agent),
+    options=ResponsesServerOptions(
+        resilient_background=True,  # a background run whose machine dies is run again elsewhere
+        steerable_conversations=True,  # a new message to a running conversation waits its turn and ends the current one
+    ),
+)

@@ -10,17 +10,20 @@ from hosting.functions.durable_client import DurableApp
 from hosting.functions.http import register_http
 from hosting.functions.shutdown import Shutdown
 from hosting.functions.tasks import register_tasks
-from hosting.server import ResponsesServer
+from hosting.server import ResponsesServer, ResponsesServerOptions
 from hosting.settings import load_settings
 from hosting.state import AgentState
-from hosting.storage import Store, check_connection, connect
+from hosting.storage import Store, check_connection, connect, connect_append_blobs
+from hosting.streaming import streams
+from hosting.tasks import current_scope
 
 __all__ = ["agent_app"]
 
 
-def agent_app(state: AgentState[Any]) -> DurableApp:
+def agent_app(state: AgentState[Any], *, options: ResponsesServerOptions | None = None) -> DurableApp:
     """A Functions app that serves the agent of `state` over the OpenAI Responses API. Add functions of your own to it.
 
+    `options` switch on what the seed has off by default: running background responses again after a crash, and steering.
     The settings are checked here, so that a wrong one stops the app from loading and is named in its log. Raises
     ConfigurationError.
     """
@@ -46,9 +49,15 @@ def agent_app(state: AgentState[Any]) -> DurableApp:
             await store.close()
 
     app = DurableApp(http_auth_level=func.AuthLevel.ANONYMOUS)
-    server = ResponsesServer(state, settings, open_store)
+    server = ResponsesServer(state, settings, open_store, options)
     shutdown.add(server.close)
     register_http(app, server)
     register_tasks(app, open_store, shutdown)
+    streams.use_blob_replay(
+        lambda: connect_append_blobs(os.environ, name=settings.storage_connection, container=settings.container),
+        scope=current_scope,
+        cursor_fn=lambda event: event["sequence_number"],
+    )
+    shutdown.add(streams.shutdown)
     shutdown.add(close_store)  # the last one: the others still write
     return app

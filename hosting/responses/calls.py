@@ -20,11 +20,12 @@ from uuid import uuid4
 
 from hosting.responses.output import Item, Output
 from hosting.responses.tool_results import FAILED, arguments_text, output_parts, output_text
+from hosting.responses.well_formed import well_formed
 
 if TYPE_CHECKING:
     from agent_framework import Content
 
-__all__ = ["SERVER_LABEL", "Calls", "ServerCalls"]
+__all__ = ["SERVER_LABEL", "Call", "Calls", "ServerCalls"]
 
 type ServerCalls = Literal["mcp_call", "function_call", "hidden"]
 """How calls that the server executed are shown: as `mcp_call`; as `function_call` plus `function_call_output`, as the
@@ -36,7 +37,7 @@ SERVER_LABEL = "agent"
 _EVENTS = {"function_call": "response.function_call_arguments", "mcp_call": "response.mcp_call_arguments"}
 
 
-class _Call:
+class Call:
     """One call, from its first fragment to its item."""
 
     __slots__ = (
@@ -83,7 +84,7 @@ class _Call:
             self._mapping = {**(self._mapping or {}), **cast("Mapping[str, Any]", arguments)}
             return
         text = arguments_text(arguments)
-        if len(self._chunks) == 1 and self._chunks[0] == text and text.endswith("}"):
+        if len(self._chunks) == 1 and self._chunks[0] == text and text[0] + text[-1] == "{}":
             return  # the whole call again, as a client that repeats it when it is done sends it
         self._chunks.append(text)
         self._delta(text)
@@ -116,7 +117,7 @@ class _Call:
         if self._mapping is not None:
             self._chunks.append(arguments_text(self._mapping))
             self._delta(self._chunks[-1])
-        arguments = "".join(self._chunks)
+        arguments = well_formed("".join(self._chunks))
         if not arguments:  # clients parse the arguments as JSON
             arguments = "{}"
             self._delta(arguments)
@@ -161,17 +162,17 @@ class Calls:
         self._client_tools = client_tools
         self._server_tools = server_tools
         self._show = show
-        self._calls: list[_Call] = []
-        self._by_occurrence: dict[str, _Call] = {}
-        self._by_call_id: dict[str, _Call] = {}
+        self._calls: list[Call] = []
+        self._by_occurrence: dict[str, Call] = {}
+        self._by_call_id: dict[str, Call] = {}
         self._approvals: set[str] = set()
-        self._tail: _Call | None = None
+        self._tail: Call | None = None
 
     def other_content(self) -> None:
         """Something else than a call came: a fragment without any id can't belong to the last call any more."""
         self._tail = None
 
-    def known(self, content: "Content", scope: int) -> "_Call | None":
+    def known(self, content: "Content", scope: int) -> "Call | None":
         """The call that this fragment continues.
 
         By the framework's occurrence id, else by call_id, else (some providers stamp neither on later fragments) the
@@ -187,7 +188,7 @@ class Calls:
             return None  # both have one and they differ: the call_id was used again
         return call
 
-    def fragment(self, content: "Content", call: "_Call | None", scope: int) -> None:
+    def fragment(self, content: "Content", call: "Call | None", scope: int) -> None:
         """A function call, whole or a piece of one; `call` is what `known` said."""
         hosted = content.type == "mcp_server_tool_call"
         name = (content.tool_name if hosted else content.name) or ""
@@ -197,6 +198,7 @@ class Calls:
             call.occurrence = content.id
             self._by_occurrence[content.id] = call
         call.name = call.name or name
+        call.scope = scope
         if content.merge_mode == "replace":
             call.replace(content.arguments)
         else:
@@ -220,7 +222,7 @@ class Calls:
         """The result of a call, or of one that an earlier run made and this one executed."""
         self.other_content()
         hosted = content.type == "mcp_server_tool_result"
-        text = output_text(content.output if hosted else content.items or content.result)
+        text = well_formed(output_text(content.output if hosted else content.items or content.result))
         error = (text or FAILED) if content.exception is not None else None
         output = None if error is not None else text
         occurrence, call_id = content.id or None, content.call_id or None
@@ -279,11 +281,11 @@ class Calls:
             executing = call.kind == "mcp_call" and call.label == SERVER_LABEL
             call.close("completed" if completed and not executing else "incomplete")
 
-    def _new(self, content: "Content", name: str, scope: int) -> _Call:
+    def _new(self, content: "Content", name: str, scope: int) -> Call:
         call_id = content.call_id or f"call_{uuid4().hex}"
         while call_id in self._by_call_id:  # items of one response are told apart by it
             call_id += "_"
-        call = _Call(self._output, call_id, content.id or None, name, scope)
+        call = Call(self._output, call_id, content.id or None, name, scope)
         if content.call_id:
             self._by_call_id[content.call_id] = call
         if content.id:
@@ -293,7 +295,7 @@ class Calls:
         self._tail = call
         return call
 
-    def _output_item(self, call: _Call, content: "Content", text: str) -> Item:
+    def _output_item(self, call: Call, content: "Content", text: str) -> Item:
         parts = output_parts(content.items) if content.exception is None else None
         return {
             "id": self._output.new_id("fco"),

@@ -10,7 +10,14 @@ from hosting.responses.errors import InvalidRequest
 from hosting.responses.fields import Fields
 from hosting.responses.media import check_url, decode_inline
 
-__all__ = ["INPUT_PARTS", "normalize_loose_part", "normalize_output", "normalize_parts", "text_part"]
+__all__ = [
+    "INPUT_PARTS",
+    "normalize_loose_part",
+    "normalize_output",
+    "normalize_parts",
+    "normalize_screenshot",
+    "text_part",
+]
 
 type Json = dict[str, Any]
 
@@ -90,6 +97,13 @@ def _normalize_part(value: object, path: str, supported: tuple[str, ...], allow_
         case _:
             known |= _audio(part)
     return known
+
+
+def normalize_screenshot(output: Fields, *, allow_private_urls: bool = False) -> Json:
+    """The output of a computer call: an image, or nothing when there was none to take."""
+    image = _image(output, allow_private_urls) if output.has("image_url") or output.has("file_id") else {}
+    image.pop("detail", None)
+    return {"type": "computer_screenshot"} | image
 
 
 def _text(part: Fields) -> str:

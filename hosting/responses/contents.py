@@ -10,6 +10,7 @@ from agent_framework.exceptions import ContentError
 from hosting.responses.annotations import annotations_from_wire
 from hosting.responses.calls import SERVER_LABEL
 from hosting.responses.errors import InvalidRequest
+from hosting.responses.marks import RAW_REASONING_MARK, REFUSAL_MARK
 from hosting.responses.media import guess_media_type
 from hosting.responses.tool_results import arguments_text
 
@@ -32,8 +33,7 @@ def from_part(part: Json) -> Content | None:
             annotations: Any = annotations_from_wire(part.get("annotations") or ())
             return Content.from_text(part["text"], annotations=annotations or None) if part["text"] else None
         case "refusal":
-            properties: Json = {"core": {"model_output_kind": "refusal"}, "model_output_kind": "refusal"}
-            return Content.from_text(part["refusal"], additional_properties=properties) if part["refusal"] else None
+            return Content.from_text(part["refusal"], additional_properties=REFUSAL_MARK) if part["refusal"] else None
         case "input_image":
             return _image(part)
         case "input_audio":
@@ -53,7 +53,7 @@ def from_tool_output(item: Json) -> Content:
                 "computer_tool_result",
                 id=item.get("id"),
                 call_id=call_id,
-                screenshot=_image(item["output"]),
+                screenshot=_image(item["output"]) if len(item["output"]) > 1 else None,
                 acknowledged_safety_checks=item.get("acknowledged_safety_checks"),
             )
         case "shell_call_output":
@@ -99,9 +99,8 @@ def from_assistant_item(item: Json) -> list[Content]:
 
 def _reasoning(item: Json) -> list[Content]:
     made = [Content.from_text_reasoning(id=item.get("id"), text=part["text"]) for part in item.get("summary") or ()]
-    raw: Json = {"openai": {"reasoning_text": True}, "reasoning_text": True}
     made += [
-        Content.from_text_reasoning(id=item.get("id"), text=part["text"], additional_properties=dict(raw))
+        Content.from_text_reasoning(id=item.get("id"), text=part["text"], additional_properties=RAW_REASONING_MARK)
         for part in item.get("content") or ()
     ]
     if encrypted := item.get("encrypted_content"):

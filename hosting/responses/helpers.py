@@ -96,10 +96,10 @@ def responses_continuation(body: object) -> tuple[str | None, bool]:
     fields = cast("Mapping[str, object]", body)
     previous = _identifier(fields, "previous_response_id")
     conversation = fields.get("conversation")
-    named = _identifier(
-        {"conversation": cast("Json", conversation).get("id", "")} if isinstance(conversation, dict) else fields,
-        "conversation",
-    )
+    if isinstance(conversation, dict):
+        identifier = cast("Json", conversation).get("id")
+        fields = {**fields, "conversation": "" if identifier is None else identifier}
+    named = _identifier(fields, "conversation")
     if previous is not None and named is not None:
         raise InvalidRequest.mutually_exclusive("previous_response_id", "conversation")
     if previous is not None:

@@ -69,6 +69,11 @@ class HostedItems:
         self._output = output
         self._open: dict[tuple[str, str], _Hosted] = {}
         self._last_shell_call = ""
+        self._shell_ids: set[tuple[str, str]] = set()
+
+    def continues(self, content: "Content") -> bool:
+        """Whether this is one more chunk for an interpreter that is open: the only item that comes in chunks."""
+        return content.type.startswith("code_") and ("code_interpreter_call", content.call_id or "") in self._open
 
     def content(self, content: "Content") -> None:
         """Render a content of one of the types in `types`."""
@@ -103,12 +108,18 @@ class HostedItems:
     def _code_result(self, content: "Content") -> None:
         hosted = self._get("code_interpreter_call", "ci", content.call_id, container_id="auto", outputs=None)
         hosted.has_result = True
-        outputs = list(cast("list[Json]", hosted.item["outputs"] or ()))
+        outputs: list[Json] = []
         for part in _contents(content.outputs):
             if part.type == "text" and part.text:
                 outputs.append({"type": "logs", "logs": part.text})
             elif part.type in ("data", "uri") and part.uri:
                 outputs.append({"type": "image", "url": part.uri})
+        before = cast("list[Json]", hosted.item["outputs"] or [])
+        outputs = [*before, *outputs]
+        if before and all(
+            output["type"] == "logs" for output in outputs
+        ):  # chunks of one log, as the framework sees it
+            outputs = [{"type": "logs", "logs": "".join(output["logs"] for output in outputs)}]
         hosted.item["outputs"] = outputs
 
     def _image_call(self, content: "Content") -> None:
@@ -153,7 +164,7 @@ class HostedItems:
         return hosted
 
     def _shell_call(self, content: "Content") -> None:
-        self._last_shell_call = content.call_id or f"call_{uuid4().hex}"
+        self._last_shell_call = self._unique("shell_call", content.call_id)
         action: Json = {"commands": list(content.commands or ())}
         action |= {"timeout_ms": content.timeout_ms, "max_output_length": content.max_output_length}
         item: Item = {"id": self._output.new_id("sh"), "type": "shell_call", "status": "completed"}
@@ -163,10 +174,18 @@ class HostedItems:
     def _shell_result(self, content: "Content") -> None:
         outputs = [content] if content.type == "shell_command_output" else _contents(content.outputs)
         item: Item = {"id": self._output.new_id("sho"), "type": "shell_call_output", "status": "completed"}
-        item["call_id"] = content.call_id or self._last_shell_call or f"call_{uuid4().hex}"
+        item["call_id"] = self._unique("shell_call_output", content.call_id or self._last_shell_call)
         item["output"] = [_command_output(output) for output in outputs]
         item["max_output_length"] = content.max_output_length
         self._output.whole(item)
+
+    def _unique(self, kind: str, call_id: str | None) -> str:
+        """Clients tell shell items apart by their call_id, so none may come twice."""
+        call_id = call_id or f"call_{uuid4().hex}"
+        while (kind, call_id) in self._shell_ids:
+            call_id += "_"
+        self._shell_ids.add((kind, call_id))
+        return call_id
 
     def _computer_call(self, content: "Content") -> None:
         item: Item = {"id": self._output.new_id("cu"), "type": "computer_call", "status": "completed"}

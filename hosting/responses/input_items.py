@@ -13,6 +13,7 @@ from hosting.responses.content_parts import (
     normalize_loose_part,
     normalize_output,
     normalize_parts,
+    normalize_screenshot,
     text_part,
 )
 from hosting.responses.errors import ApiError, InvalidRequest
@@ -194,15 +195,7 @@ def _normalize_item(kind: str, fields: Fields, entry: Json, allow_private_urls: 
             screenshot = fields.nested("output")
             if screenshot is None:
                 raise InvalidRequest.missing(fields.path("output"))
-            image = {
-                "type": "input_image",
-                "image_url": screenshot.value("image_url"),
-                "file_id": screenshot.value("file_id"),
-            }
-            [checked] = normalize_output([image], fields.path("output"), allow_private_urls=allow_private_urls)
-            item["output"] = {"type": "computer_screenshot"} | {
-                name: cast("Json", checked)[name] for name in ("image_url", "file_id") if name in checked
-            }
+            item["output"] = normalize_screenshot(screenshot, allow_private_urls=allow_private_urls)
         case _:
             pass
     if kind in ("message", "function_call", "function_call_output"):

@@ -8,6 +8,7 @@ import json
 from typing import Any, NoReturn, cast
 
 from hosting.responses.errors import InvalidRequest
+from hosting.responses.well_formed import well_formed
 
 __all__ = ["MAX_DEPTH", "check_depth", "parse_json_body"]
 
@@ -23,7 +24,7 @@ _MALFORMED = (
 def parse_json_body(raw: bytes) -> object:
     """The JSON value of a request body. Of equal keys in one object the last one counts.
 
-    Half a surrogate pair, which a JavaScript client makes by cutting a string inside an emoji, becomes U+FFFD.
+    Half a surrogate pair becomes U+FFFD (see well_formed).
 
     Raises InvalidRequest for anything else that is not JSON in UTF-8 (a byte order mark is allowed), for NaN and
     infinite numbers, and for more than MAX_DEPTH levels.
@@ -66,8 +67,5 @@ def _finite(digits: str) -> float:
 
 def _without_lone_surrogates(body: object) -> object:
     text = json.dumps(body, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-    return body
+    clean = well_formed(text)
+    return body if clean is text else json.loads(clean)

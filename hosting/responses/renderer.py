@@ -9,13 +9,14 @@ response before it lets anybody see that it is complete.
 
 import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from hosting.responses.annotations import annotations_to_wire
-from hosting.responses.calls import Calls, ServerCalls
+from hosting.responses.calls import Call, Calls, ServerCalls
 from hosting.responses.create_request import CreateRequest
 from hosting.responses.envelope import failure, new_envelope
 from hosting.responses.hosted_items import HostedItems
+from hosting.responses.marks import is_refusal, raw_reasoning
 from hosting.responses.output import Event, Item, Output
 from hosting.responses.text_items import (
     OUTPUT_TEXT,
@@ -96,6 +97,7 @@ class ResponseRenderer:
         self._scope_author: str | None = None
         self._scope_role: str | None = None
         self._scope_start = 0
+        self._scope_is_empty = False
         self._finish_reason: str | None = None
         self._error: Json | None = None
 
@@ -166,6 +168,12 @@ class ResponseRenderer:
         self._end("cancelled", usage=self._usage.usage)
         return self._output.take()
 
+    def interrupt(self, reason: str) -> list[Event]:
+        """End the run early because something else goes before it, `steered` for a newer input. What was said counts."""
+        self._close(completed=False)
+        self._end("incomplete", usage=self._usage.usage, incomplete_details={"reason": reason})
+        return self._output.take()
+
     def terminal(self) -> Event:
         """The last event. A cancelled response ends with `response.failed`: the API has no event of its own for it."""
         status = self.response["status"]
@@ -196,7 +204,8 @@ class ResponseRenderer:
             self.response["completed_at"] = None
         if usage is not None:
             self.response["usage"] = usage
-        self.response |= {"status": status, "error": error, "output": self._output.items, **fields}
+        ended: Json = {"status": status, "error": error, "incomplete_details": None, "output": self._output.items}
+        self.response |= ended | fields
 
     def _close(self, *, completed: bool) -> None:
         self._close_text("completed" if completed else "incomplete")
@@ -211,16 +220,13 @@ class ResponseRenderer:
             self._finish_reason = piece.finish_reason
         begins = self._begins_message(piece)
         if begins:
-            self._close_text("completed")
-            self._hosted.end_of_message()
-            self._calls.other_content()
             self._scope += 1
-            self._scope_start = len(self._output)
+            self._scope_is_empty = True
             self._scope_id, self._scope_author, self._scope_role = None, None, "assistant"
         self._scope_id = piece.message_id or self._scope_id
         self._scope_author = piece.author_name or self._scope_author
         self._scope_role = piece.role or self._scope_role
-        replace = piece.replace and not begins and self._can_replace()
+        replace = piece.replace and not self._scope_is_empty and self._can_replace()
         for content in piece.contents:
             replaces = replace and content.type == "text"
             self._content(content, whole=piece.whole, replace=replaces)
@@ -236,6 +242,14 @@ class ResponseRenderer:
             or (piece.role and piece.role != self._scope_role)
         )
 
+    def _begin_message(self) -> None:
+        """What the message before left open ends with the first content of this one: an empty message ends nothing."""
+        self._scope_is_empty = False
+        self._close_text("completed")
+        self._hosted.end_of_message()
+        self._calls.other_content()
+        self._scope_start = len(self._output)
+
     def _can_replace(self) -> bool:
         """Whether the whole message so far is one text, so that another one can take its place."""
         in_message = len(self._output) - self._scope_start
@@ -243,12 +257,16 @@ class ResponseRenderer:
 
     def _content(self, content: "Content", *, whole: bool, replace: bool = False) -> None:
         kind = content.type
+        if kind == "usage":
+            self._usage.add(content.usage_details, replace=content.merge_mode == "replace")
+            return
+        call = self._calls.known(content, self._scope) if kind in _CALLS else None
+        if self._scope_is_empty and (call is None or kind != "function_call"):  # a fragment goes to its call's message
+            self._begin_message()
         if kind == "text":
             self._text(content, whole=whole, replace=replace or content.merge_mode == "replace")
-        elif kind == "usage":
-            self._usage.add(content.usage_details, replace=content.merge_mode == "replace")
         elif kind in _CALLS:
-            self._call(content)
+            self._call(content, call)
         elif kind == "text_reasoning":
             self._reason(content, whole=whole)
         else:
@@ -258,12 +276,13 @@ class ResponseRenderer:
 
     def _text(self, content: "Content", *, whole: bool, replace: bool) -> None:
         self._calls.other_content()
-        self._reasoning_run = None
-        kind = REFUSAL if _is_refusal(content) else OUTPUT_TEXT
+        kind = REFUSAL if is_refusal(content) else OUTPUT_TEXT
         annotations = annotations_to_wire(content.annotations) if content.annotations else []
         if not (content.text or annotations):
             if self._message is not None:
                 self._message.break_part(unless=kind)
+            if self._reasoning is not None:
+                self._reasoning.break_part()
             return
         self._write(content.text or "", kind, annotations, replace=replace)
         if whole:
@@ -285,7 +304,7 @@ class ResponseRenderer:
             self._close_reasoning("completed")
             self._reasoning_run = None
         self._reasoning_run = self._reasoning_run or identifier
-        raw = _raw_reasoning(content)
+        raw = raw_reasoning(content)
         texts = [
             (SUMMARY_TEXT, content.text if raw is not True else None),
             (REASONING_TEXT, content.text if raw is True else raw or None),
@@ -307,11 +326,10 @@ class ResponseRenderer:
         if whole:
             self._reasoning.break_part()
 
-    def _call(self, content: "Content") -> None:
-        call = self._calls.known(content, self._scope)
+    def _call(self, content: "Content", call: Call | None) -> None:
         if call is None:
             self._close_text("completed")
-        elif call.scope != self._scope:
+        elif call.scope != self._scope or content.type != "function_call":
             self._break_part()
         self._calls.fragment(content, call, self._scope)
 
@@ -324,7 +342,8 @@ class ResponseRenderer:
             self._close_text("completed")
             self._calls.approval_request(content)
         elif kind in HostedItems.types:
-            self._close_text("completed")
+            if not self._hosted.continues(content):
+                self._close_text("completed")
             self._hosted.content(content)
         elif kind == "error":
             if self._error is None:
@@ -379,24 +398,3 @@ class ResponseRenderer:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _namespaced(content: "Content", namespace: str, name: str) -> Any:
-    """A marker in additional_properties: in the namespace of its owner, or flat as older versions have it."""
-    properties: Any = content.additional_properties
-    if not properties:
-        return None
-    owned = properties.get(namespace)
-    if isinstance(owned, dict) and name in owned:
-        return cast("Json", owned)[name]
-    return properties.get(name)
-
-
-def _is_refusal(content: "Content") -> bool:
-    return _namespaced(content, "core", "model_output_kind") == "refusal"
-
-
-def _raw_reasoning(content: "Content") -> str | bool:
-    """True when the text is the raw reasoning, the raw text itself when it comes beside a summary, else False."""
-    marker = _namespaced(content, "openai", "reasoning_text")
-    return marker if isinstance(marker, str) else marker is True

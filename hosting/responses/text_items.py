@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hosting.responses.output import Item, Output
+from hosting.responses.well_formed import well_formed
 
 __all__ = ["OUTPUT_TEXT", "REASONING_TEXT", "REFUSAL", "SUMMARY_TEXT", "OpenMessage", "OpenReasoning", "PartKind"]
 
@@ -85,7 +86,7 @@ class _OpenPart:
             self._annotations.append(annotation)
 
     def close(self) -> Json:
-        text = "".join(self._chunks)
+        text = well_formed("".join(self._chunks))
         fields: Json = {self.kind.text_field: text}
         if self.kind.with_logprobs:
             fields["logprobs"] = []

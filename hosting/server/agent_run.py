@@ -66,6 +66,8 @@ class AgentRun:
     def record(self, renderer: ResponseRenderer) -> TurnRecord:
         """What to store of the turn. Raises TypeError for a session that can't be read back."""
         continues = renderer.response["status"] in ("completed", "incomplete")
+        if (renderer.response["incomplete_details"] or {}).get("reason") == "steered":
+            self._remember_interrupted(renderer)
         return TurnRecord(
             response=renderer.response,
             input=self._items,
@@ -74,6 +76,12 @@ class AgentRun:
             open_calls=renderer.open_calls if continues else (),
             continues=continues,
         )
+
+    def _remember_interrupted(self, renderer: ResponseRenderer) -> None:
+        """An agent that is stopped keeps nothing of its turn. The next one must know what was asked and said so far."""
+        said = [item for item in renderer.output_items if item["type"] == "message"]
+        messages = messages_from_items([*self._items, *said])
+        self._added = [cast("Json", message.to_dict()) for message in messages]
 
     def _open_session(self) -> Any:
         if self._turn.session is not None:

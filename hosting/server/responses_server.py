@@ -10,14 +10,27 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from hosting.identity import Caller, Identity, NotAuthenticated
+from hosting.identity import Identity, NotAuthenticated
 from hosting.responses import ApiError, CreateRequest, check_open_calls, parse_create_request, parse_json_body
+from hosting.server.background import BackgroundResponses, Submission
+from hosting.server.follow import follow, sse
 from hosting.server.foreground import ForegroundTurn, finish_running, run_to_end, stream_events
 from hosting.server.http import Request, Response, json_response
 from hosting.server.input_items import list_input_items
+from hosting.server.options import ResponsesServerOptions
 from hosting.settings import Settings
-from hosting.state import AgentState, PreviousResponseNotFound, Turns
+from hosting.state import (
+    AgentState,
+    PreviousResponseNotFound,
+    PreviousResponseUnfinished,
+    StoredResponse,
+    Turn,
+    Turns,
+)
 from hosting.storage import StorageUnavailable, Store, keys
+from hosting.streaming import streams
+from hosting.tasks import use_scope
+from hosting.tasks.engine import Key, current_engine
 
 __all__ = ["ResponsesServer"]
 
@@ -26,13 +39,23 @@ _log = logging.getLogger(__name__)
 # The platform's own grace is unknown and may be nothing; a laptop should not wait longer than this for Ctrl-C.
 _CLOSE_SECONDS = 10.0
 
+_SSE_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+
 type Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class ResponsesServer:
     """Serves one agent. `open_store` gives the store of the process, inside the running loop."""
 
-    def __init__(self, state: AgentState[Any], settings: Settings, open_store: Callable[[], Store]) -> None:
+    def __init__(
+        self,
+        state: AgentState[Any],
+        settings: Settings,
+        open_store: Callable[[], Store],
+        options: ResponsesServerOptions | None = None,
+    ) -> None:
+        self._options = options or ResponsesServerOptions()
+        self._background = BackgroundResponses(state, self._options, open_store)
         self._state = state
         self._settings = settings
         self._identity = Identity(settings)
@@ -87,76 +110,120 @@ class ResponsesServer:
             raise ApiError.method_not_allowed(request.method, request.path, tuple(methods))
         return methods[method]
 
-    def _turns(self, caller: Caller) -> Turns:
-        user = caller.user if self._settings.isolation == "user" else None
-        return Turns(self._open_store(), keys.scope(caller.tenant, user))
+    def _scope(self, request: Request) -> str:
+        """Whose ids the request is about. Raises NotAuthenticated."""
+        caller = self._identity.caller(request.headers)
+        return keys.scope(caller.tenant, caller.user if self._settings.isolation == "user" else None)
+
+    def _turns(self, scope: str) -> Turns:
+        return Turns(self._open_store(), scope)
 
     async def _create(self, request: Request) -> Response:
-        caller = self._identity.caller(request.headers)
+        scope = self._scope(request)
         create = parse_create_request(parse_json_body(await self._body(request)))
-        turn = await self._begin(caller, create)
+        turns = self._turns(scope)
+        turn = await self._begin(turns, create)
+        if create.background or turn.after_unfinished:
+            return await self._submit(Submission(create, turn, turns, scope, self._model(create), int(time.time())))
+        target = await self._state.get_target()
+        run = ForegroundTurn(create, target, turn, turns, self._model(create), create.store)
         if create.stream:
             return Response(
                 200,
-                stream_events(turn, self._settings.keep_alive_seconds),
-                {"cache-control": "no-cache", "x-accel-buffering": "no"},
+                stream_events(run, self._settings.keep_alive_seconds),
+                dict(_SSE_HEADERS),
                 "text/event-stream",
             )
-        response = await run_to_end(turn, request.disconnected)
+        response = await run_to_end(run, request.disconnected)
         if response is None:
-            _log.info("%s: the client went away, its run is cancelled", turn.turn.response_id)
+            _log.info("%s: the client went away, its run is cancelled", turn.response_id)
             return Response(499)  # nobody reads it; the number tells the log
         return json_response(response)
 
-    async def _begin(self, caller: Caller, create: CreateRequest) -> ForegroundTurn:
-        if create.background:
-            raise ApiError.unsupported("background", "Background mode is not supported by this server yet.")
+    async def _begin(self, turns: Turns, create: CreateRequest) -> Turn:
         if create.conversation_id is not None:
             raise ApiError.unsupported("conversation", "Conversations are not supported by this server yet.")
-        turns = self._turns(caller)
         target = await self._state.get_target()
         from hosting.state import uses_table_history  # imports agent-framework, which the agent has done by now
 
         try:
-            turn = await turns.begin(create.previous_response_id, history=uses_table_history(target))
+            turn = await turns.begin(
+                create.previous_response_id,
+                history=uses_table_history(target) and not create.background,
+                unfinished=self._options.steerable_conversations and create.store,
+            )
         except PreviousResponseNotFound:
             raise ApiError.previous_response_not_found(create.previous_response_id or "") from None
-        check_open_calls(turn.open_calls, create)
-        return ForegroundTurn(
-            create, target, turn, turns, create.model or self._settings.default_model, store=create.store
-        )
+        except PreviousResponseUnfinished:
+            raise ApiError.invalid_value(
+                "previous_response_id", "The previous response is still running. Wait until it has ended."
+            ) from None
+        if not turn.after_unfinished:
+            check_open_calls(turn.open_calls, create)
+        return turn
+
+    async def _submit(self, submission: Submission) -> Response:
+        """Accept a response that a task runs, and answer with its first state, its events, or its end."""
+        stored = await self._background.accept(submission)
+        create, turns = submission.request, submission.turns
+        if create.stream:
+            return await self._follow(turns, submission.scope, stored, -1)
+        if create.background:
+            return json_response(stored.response)
+        # A foreground request behind a running turn: it waits for its own.
+        key = Key(submission.scope, stored.task.task_id) if stored.task else None
+        if key is not None and stored.task is not None:
+            await current_engine().wait(key, stored.response["id"], stored.task.seq)
+        final = await turns.response(stored.response["id"])
+        return json_response(final.response if final is not None else stored.response)
+
+    async def _follow(self, turns: Turns, scope: str, stored: StoredResponse, after: int) -> Response:
+        with use_scope(scope):
+            stream = await streams.get_or_create(stored.response["id"])
+        batches = follow(turns, stored, stream, after)
+        body = sse(batches, self._settings.keep_alive_seconds)
+        return Response(200, body, dict(_SSE_HEADERS), "text/event-stream")
+
+    def _model(self, create: CreateRequest) -> str:
+        return create.model or self._settings.default_model
 
     async def _body(self, request: Request) -> bytes:
         return await request.read(self._settings.max_request_bytes) if request.read is not None else b""
 
     async def _retrieve(self, request: Request) -> Response:
-        turns = self._turns(self._identity.caller(request.headers))
-        identifier = request.path_params["response_id"]
-        stored = await turns.response(_checked(identifier))
+        scope = self._scope(request)
+        turns, identifier = self._turns(scope), _identifier(request)
+        stored = await turns.response(identifier)
         if stored is None:
             raise ApiError.response_not_found(identifier)
-        if request.query.get("stream", ["false"])[-1].lower() == "true":
+        if request.query.get("stream", ["false"])[-1].lower() != "true":
+            return json_response(stored.response)
+        if stored.task is None or not stored.response["background"]:
             raise ApiError.not_streamable()
-        return json_response(stored.response)
+        if not stored.task.stream:
+            raise ApiError.not_streamable("not_streamed")
+        return await self._follow(turns, scope, stored, _starting_after(request))
 
     async def _delete(self, request: Request) -> Response:
-        turns = self._turns(self._identity.caller(request.headers))
-        identifier = request.path_params["response_id"]
-        if not await turns.delete(_checked(identifier)):
+        scope = self._scope(request)
+        turns, identifier = self._turns(scope), _identifier(request)
+        stored = await turns.response(identifier)
+        if stored is not None and stored.running:
+            raise ApiError.in_flight()
+        if stored is None or not await turns.delete(identifier):
             raise ApiError.response_not_found(identifier)
+        if stored.task is not None and stored.task.stream:
+            with use_scope(scope):
+                await streams.delete(identifier)
         return json_response({"id": identifier, "object": "response", "deleted": True})
 
     async def _cancel(self, request: Request) -> Response:
-        turns = self._turns(self._identity.caller(request.headers))
-        identifier = request.path_params["response_id"]
-        if await turns.response(_checked(identifier)) is None:
-            raise ApiError.response_not_found(identifier)
-        raise ApiError.not_cancellable()
+        scope = self._scope(request)
+        return json_response(await self._background.cancel(self._turns(scope), scope, _identifier(request)))
 
     async def _input_items(self, request: Request) -> Response:
-        turns = self._turns(self._identity.caller(request.headers))
-        identifier = request.path_params["response_id"]
-        stored = await turns.response(_checked(identifier))
+        turns, identifier = self._turns(self._scope(request)), _identifier(request)
+        stored = await turns.response(identifier)
         if stored is None:
             raise ApiError.response_not_found(identifier)
         return json_response(await list_input_items(turns, stored, request.query))
@@ -170,8 +237,19 @@ class ResponsesServer:
         return json_response({"status": "healthy"})
 
 
-def _checked(identifier: str) -> str:
-    """The id itself, when it could be one of a response. Raises ApiError 400 for what could never be."""
+def _identifier(request: Request) -> str:
+    """The response id of the path. Raises ApiError 400 for what could never be one."""
+    identifier = request.path_params["response_id"]
     if not identifier.startswith("resp_"):
         raise ApiError.malformed_id("response_id", identifier)
     return identifier
+
+
+def _starting_after(request: Request) -> int:
+    """The number that the client has seen last: `starting_after` (OpenAI), else the `Last-Event-ID` of SSE; -1 for none."""
+    given = request.query.get("starting_after", [""])[-1] or request.headers.get("last-event-id", "")
+    if not given:
+        return -1
+    if not (given.isascii() and given.isdigit() and len(given) <= 12):
+        raise ApiError.invalid_value("starting_after", "Invalid 'starting_after': expected an integer of at least 0.")
+    return int(given)

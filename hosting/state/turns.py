@@ -152,19 +152,19 @@ class Turns:
 
     async def _write(self, turn: Turn, record: TurnRecord, place: Place, lineage: Lineage) -> None:
         operations = [
-            *self.rows(turn, record, place),
+            *self.rows(turn.response_id, record, place),
             Insert(keys.response_row(turn.response_id), *response_columns(record, place, lineage)),
         ]
         await self._store.commit(self._partition(place.chain), operations, token=turn.response_id)
 
-    def rows(self, turn: Turn, record: TurnRecord, place: Place) -> list[Insert]:
+    def rows(self, response: str, record: TurnRecord, place: Place) -> list[Insert]:
         """The rows of a turn but for its response row: the log's, and the session's when there is one."""
         items: dict[str, Json] = {"input": list(record.input), "output": record.response["output"]}
         if record.messages is not None:
             items["messages"] = list(record.messages)
-        rows = [Insert(keys.turn_row(place.log, place.turn), {"response_id": turn.response_id}, items)]
+        rows = [Insert(keys.turn_row(place.log, place.turn), {"response_id": response}, items)]
         if record.session is not None:
-            rows.append(Insert(keys.session_row(turn.response_id), {}, {"session": record.session}))
+            rows.append(Insert(keys.session_row(response), {}, {"session": record.session}))
         return rows
 
     async def response(self, identifier: str) -> StoredResponse | None:

@@ -1,0 +1,166 @@
+"""Background responses: accepted in one transaction, run as a task by whichever process is there, cancelled from anywhere.
+
+A response that is not steered is a one-shot task of its own. With steerable conversations, the responses of a chain are
+the turns of one task: a new one waits behind the one that runs, and that one is told to come to an end.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from hosting.responses import ApiError, CreateRequest, ResponseRenderer, stored_input_items
+from hosting.server.background_run import BackgroundRun, Work
+from hosting.server.options import ResponsesServerOptions
+from hosting.state import AgentState, StoredResponse, TaskRef, Turn, Turns
+from hosting.state.response_row import running_columns
+from hosting.storage import Insert, Operation, Replace, RowConflict, StorageError, Store, keys
+from hosting.streaming import EventStreamError
+from hosting.tasks import (
+    LastInputIdPreconditionFailed,
+    RetryPolicy,
+    SteeringQueueFull,
+    TaskConflictError,
+    TaskContext,
+    multi_turn_task,
+    task,
+)
+from hosting.tasks.engine import Key, Slot, StartRequest, current_engine
+
+__all__ = ["BackgroundResponses", "Submission"]
+
+_log = logging.getLogger(__name__)
+
+_LONGEST = timedelta(days=7)
+"""The most that a task may take. An agent that should be stopped earlier has a limit of its own."""
+
+# Only for what storage does to us: an agent's failure is an answer, and never runs it again.
+_RETRY = RetryPolicy(max_attempts=10, max_delay=timedelta(seconds=30), retry_on=(StorageError, EventStreamError))
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A validated request with its place in the conversation."""
+
+    request: CreateRequest
+    turn: Turn
+    turns: Turns
+    scope: str
+    model: str
+    created_at: int
+
+
+class BackgroundResponses:
+    """The background responses of this process's agent. Declares their tasks when it is made."""
+
+    def __init__(
+        self, state: AgentState[Any], options: ResponsesServerOptions, open_store: Callable[[], Store]
+    ) -> None:
+        self._options, self._open_store = options, open_store
+
+        async def run(ctx: TaskContext[dict[str, Any]]) -> None:
+            work = Work(**ctx.input)
+            await BackgroundRun(ctx, work, state, open_store(), resilient=options.resilient_background).run()
+
+        self._single = task(run, name="hosting.response", timeout=_LONGEST, retry=_RETRY)
+        self._chain = multi_turn_task(run, name="hosting.conversation", timeout=_LONGEST, retry=_RETRY, steerable=True)
+
+    async def accept(self, submission: Submission) -> StoredResponse:
+        """Store the response as queued and its run as a task, in one transaction. It is durable when this returns.
+
+        Raises ApiError: 409 conversation_fork_not_supported for a turn that can't queue, 429 when nine wait; StorageError.
+        """
+        try:
+            return await self._accept(submission)
+        except LastInputIdPreconditionFailed:
+            if submission.turn.after_unfinished:
+                raise ApiError.conflict(
+                    "Another response already waits behind the one that is running: continue from that one.",
+                    code="conversation_fork_not_supported",
+                    param="previous_response_id",
+                ) from None
+            # A branch of an older response: it needs no place in the queue, it is a conversation of its own.
+            return await self._accept(_branched(submission))
+        except SteeringQueueFull:
+            raise ApiError.rate_limited("Too many turns wait behind the running one.", retry_after=5) from None
+        except TaskConflictError:
+            raise ApiError.conversation_locked(status=409) from None
+
+    async def _accept(self, submission: Submission) -> StoredResponse:
+        request, turn = submission.request, submission.turn
+        items = stored_input_items(request, turn.response_id)
+        renderer = ResponseRenderer(
+            response_id=turn.response_id, request=request, model=submission.model, created_at=submission.created_at
+        )
+        renderer.enqueue()
+        steerable = self._options.steerable_conversations
+        task_id = _chain_task(turn.place.chain) if steerable else turn.response_id
+        work = Work(turn.response_id, request.previous_response_id, _without_input(request), submission.model)
+        accepted: list[StoredResponse] = []
+
+        def rows(slot: Slot) -> list[Operation]:
+            ref = TaskRef(task_id, slot.seq, request.stream)
+            columns = running_columns(renderer.response, items, turn.place, turn.before, ref)
+            accepted[:] = [StoredResponse(renderer.response, turn.place, turn.before, "", items, ref)]
+            return [Insert(keys.response_row(turn.response_id), *columns)]
+
+        declared = (self._chain if steerable else self._single).declared
+        await current_engine().start(
+            StartRequest(
+                declared,
+                Key(submission.scope, task_id),
+                turn.response_id,
+                work.to_document(),
+                if_last_input_id=request.previous_response_id if steerable else None,
+                known_new=not steerable or request.previous_response_id is None,
+            ),
+            rows,
+        )
+        return accepted[-1]
+
+    async def cancel(self, turns: Turns, scope: str, identifier: str) -> dict[str, Any]:
+        """Cancel a background response: it is cancelled for everybody when this returns, and its run ends soon after.
+
+        One that has ended is returned as it is. Raises ApiError for an unknown or a foreground one, and StorageError.
+        """
+        while True:
+            stored = await turns.response(identifier)
+            if stored is None:
+                raise ApiError.response_not_found(identifier)
+            if stored.task is None or not stored.response["background"]:
+                raise ApiError.not_cancellable()
+            if not stored.running:
+                return stored.response
+            response: dict[str, Any] = {**stored.response, "status": "cancelled", "output": []}
+            columns = running_columns(response, stored.input or [], stored.place, stored.before, stored.task)
+            replace = Replace(keys.response_row(identifier), *columns, stored.etag)
+            try:
+                await self._open_store().commit(keys.partition_key(scope, stored.place.chain), [replace])
+            except RowConflict:  # it has just ended, or got on: look again
+                continue
+            try:
+                await current_engine().cancel(Key(scope, stored.task.task_id), stored.task.seq)
+            except StorageError:  # the run finds its row cancelled when it tries to store its end
+                _log.exception("The run of %s could not be told that it is cancelled", identifier)
+            return response
+
+
+def _chain_task(chain: str) -> str:
+    """The id of the task that a chain's turns belong to: in our grammar, so that it lies in the chain's partition."""
+    return f"chain_{chain}{'0' * 32}"
+
+
+def _without_input(request: CreateRequest) -> dict[str, Any]:
+    """The items are in the response row already, which spills: a task's input may not be as large as a request."""
+    return {name: value for name, value in request.to_body().items() if name != "input"}
+
+
+def _branched(submission: Submission) -> Submission:
+    from dataclasses import replace
+
+    from hosting.ids import new_chain, response_id
+
+    turn = submission.turn
+    place = replace(turn.place, chain=new_chain())
+    return replace(submission, turn=replace(turn, response_id=response_id(place.chain, place.turn), place=place))

@@ -1,0 +1,273 @@
+"""The task engine of a process: accepts inputs, runs attempts, answers for outcomes. All truth is in the store."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hosting.storage import Delete, Operation, Replace, RowConflict, StorageError, StorageUnavailable, Store
+from hosting.tasks import _registry
+from hosting.tasks._acceptance import Acceptance, Accepted, StartRequest, drop_index_row, load_record
+from hosting.tasks._attempt import Attempt, TerminalRows
+from hosting.tasks._context import TaskContext
+from hosting.tasks._events import CancelInput, DeleteTask, TakeLease
+from hosting.tasks._exceptions import TaskDeferred
+from hosting.tasks._options import TaskOptions
+from hosting.tasks._outcome import CANCELLED, Outcome
+from hosting.tasks._record import Record, Refused, Slot, Transition, apply, slots
+from hosting.tasks._rows import Key, decode_record, encode_record, outcome_range, task_rows_range
+from hosting.tasks._seams import Clock, Driver, SystemClock, Verdict
+from hosting.tasks._waiters import DEFERRED_HERE, Waiters
+
+__all__ = ["Engine"]
+
+_log = logging.getLogger("hosting.tasks")
+
+
+class Engine:
+    """See the module. One per process, used from one event loop; `store` is not closed by it."""
+
+    def __init__(
+        self, store: Store, driver: Driver, *, options: TaskOptions | None = None, clock: Clock | None = None
+    ) -> None:
+        self.store, self.driver = store, driver
+        self.options = options or TaskOptions()
+        self.clock: Clock = clock or SystemClock()
+        self.shutdown = asyncio.Event()
+        self.waiters = Waiters()
+        self._owner = secrets.token_hex(8)
+        self._attempts: dict[Key, Attempt] = {}
+
+    async def start(
+        self, request: StartRequest, rows: Callable[[Slot], Sequence[Operation]] = lambda _: ()
+    ) -> Accepted:
+        """Store an input and see to it that it runs. `rows` gives rows of the caller for the same transaction; they must
+        lie in `request.key.partition`.
+
+        Raises TaskConflictError, LastInputIdPreconditionFailed, SteeringQueueFull; RowConflict for a row of the caller;
+        StorageUnavailable when storage is away: the input may then have been accepted or not.
+        """
+        accepted = await Acceptance(self.store, self.clock, self.options, request, rows).run()
+        if accepted.queued:
+            if (attempt := self._attempts.get(request.key)) is not None:
+                attempt.keeper.observe(accepted.record)
+        else:
+            await self.drive(request.key, accepted.record)
+        return accepted
+
+    async def drive(self, key: Key, record: Record) -> None:
+        """See to it that a driver is at work. If that fails the input stays accepted: the recovery scan starts one."""
+        try:
+            await self.driver.ensure(key, record.activation, record.generation)
+        except Exception as error:
+            _log.warning("task %s: no driver could be started, the recovery scan will: %r", key.task_id, error)
+
+    async def attempt(self, key: Key, activation: int) -> Verdict:
+        """One attempt at the active input of a task, for whoever drives this activation of it.
+
+        Never runs beside a live lease: then it says when to come again. Raises StorageError when it is not known how things
+        stand; calling again is always safe.
+        """
+        owner = f"{self._owner}:{secrets.token_hex(6)}"
+        while True:
+            entity = await load_record(self.store, key)
+            record = None if entity is None else decode_record(entity)
+            if entity is None or record is None or record.status != "in_progress" or record.activation != activation:
+                return Verdict("done")  # another activation has a driver of its own
+            declared = _registry.find(record.name)
+            if declared is None:
+                _log.error("task %s: no task named %r is declared here", key.task_id, record.name)
+                return Verdict("again", self.options.unknown_task.total_seconds())
+            if self.shutdown.is_set():
+                return Verdict("again", 1.0)
+            now = self.clock.now()
+            if record.lease_owner == owner:  # taken, and only the answer was lost
+                taken, etag = record, entity.etag
+            else:
+                event = TakeLease(now, owner, self.options.lease.total_seconds(), self.options.skew.total_seconds())
+                transition = apply(record, event)
+                if isinstance(transition, Refused):
+                    return Verdict("again", max(0.05, transition.until - now)) if transition.until else Verdict("done")
+                taken = transition.record
+                replace = Replace(key.record_row, encode_record(taken), {}, entity.etag)
+                try:
+                    etag = (await self.store.commit(key.partition, [replace]))[key.record_row]
+                except RowConflict:
+                    continue
+                except StorageUnavailable:
+                    await self.clock.sleep(0.2)
+                    continue
+            assert taken.active is not None
+            return await self._run(Attempt(self, key, declared, taken, taken.active, etag), key)
+
+    async def _run(self, attempt: Attempt, key: Key) -> Verdict:
+        self._attempts[key] = attempt
+        try:
+            return await attempt.run()
+        finally:
+            if self._attempts.get(key) is attempt:
+                del self._attempts[key]
+
+    def live(self, key: Key, seq: int) -> Attempt | None:
+        """The attempt at this input, if it runs in this process."""
+        attempt = self._attempts.get(key)
+        return attempt if attempt is not None and attempt.slot.seq == seq else None
+
+    def commit_with_outcome(self, context: TaskContext[Any], rows: TerminalRows) -> None:
+        """Have `rows(outcome, conflict)` written in the transaction that ends the turn of `context`: all or nothing, and
+        fenced, so that a superseded attempt writes none of them. They must lie in the task's partition.
+
+        It is called when the handler has ended (not before a retry or a deferral), and once more, with the conflict, when
+        one of these rows did not fit.
+        """
+        for attempt in self._attempts.values():
+            if attempt.runs(context):
+                attempt.add_terminal_rows(rows)
+                return
+        raise RuntimeError("this context belongs to no running attempt of this process")
+
+    # --- steering from outside -----------------------------------------------------------------------------------
+
+    async def cancel(self, key: Key, seq: int) -> None:
+        """Cancel an input: a queued one ends at once, the active one is told to. Nothing happens when it has ended."""
+        transition = await self._change(key, lambda now: CancelInput(now, seq))
+        if transition is not None and not transition.ended and (attempt := self.live(key, seq)) is not None:
+            attempt.keeper.observe(transition.record)
+
+    async def delete(self, key: Key) -> None:
+        """Delete a chain in whatever state; its inputs that have not ended end as cancelled. Idempotent."""
+        transition = await self._change(key, DeleteTask)
+        attempt = self._attempts.get(key)
+        if transition is not None and attempt is not None:
+            attempt.keeper.observe(transition.record)
+        # After the transaction, so that nothing is written behind us; a crash here leaves rows that nothing refers to.
+        # Cancelled outcomes hold nothing of the user's, and somebody may be waiting for them.
+        first, last = task_rows_range(key, "task-outcome")
+        for row in await self.store.query(key.partition, first, last, documents=()):
+            if row.fields.get("kind") != "cancelled":
+                await self.store.commit(key.partition, [Delete(row.row)])
+        await self.store.delete_range(key.partition, *task_rows_range(key, "task-metadata"))
+
+    async def _change(self, key: Key, event: Callable[[float], CancelInput | DeleteTask]) -> Transition | None:
+        """Apply an event that anybody may cause; None when it does not apply. Raises StorageError."""
+        while True:
+            entity = await load_record(self.store, key)
+            if entity is None:
+                return None
+            now = self.clock.now()
+            transition = apply(decode_record(entity), event(now))
+            if isinstance(transition, Refused):
+                return None
+            operations: list[Operation] = [
+                Replace(key.record_row, encode_record(transition.record), {}, entity.etag),
+            ]
+            retention = self.options.retention.total_seconds()
+            for end in transition.ended:
+                outcome = Outcome(end.outcome)
+                operations.append(outcome.row(key, end.slot, transition.record.generation, now, retention))
+                operations.append(Delete(key.input_row(end.slot.seq)))
+            try:
+                await self.store.commit(key.partition, operations)
+            except RowConflict:
+                continue
+            for end in transition.ended:
+                self.waiters.announce(key, end.slot.seq, CANCELLED)
+                await self.drop_index(key, end.slot)
+            if transition.ended and transition.record.status == "in_progress":
+                await self.drive(key, transition.record)
+            return transition
+
+    # --- answering -----------------------------------------------------------------------------------------------
+
+    async def record(self, key: Key) -> Record | None:
+        """The record as it is stored. Raises StorageError."""
+        entity = await load_record(self.store, key)
+        return None if entity is None else decode_record(entity)
+
+    async def outcome(self, key: Key, input_id: str, seq: int) -> Outcome | None:
+        """How an input ended; None when it has not, or when its outcome has expired."""
+        entity = await self.store.get(key.partition, key.outcome_row(input_id, seq))
+        return None if entity is None else Outcome.from_row(entity)
+
+    async def last_seq(self, key: Key, input_id: str) -> int | None:
+        """The number of the newest input with this id that has ended; None when there is none."""
+        first, last = outcome_range(key, input_id)
+        rows = await self.store.query(key.partition, first, last, documents=())
+        return max((int(str(row.fields["seq"])) for row in rows), default=None)
+
+    async def wait(self, key: Key, input_id: str, seq: int, *, fresh: bool = False) -> Outcome:
+        """Wait for an input to end: woken at once by an attempt in this process, else by looking, ever less often. `fresh`:
+        it was accepted a moment ago, so that looking at once is not worth it.
+
+        Raises TaskDeferred when the attempt in this process gave the work back, TaskFailed when the outcome is no longer
+        kept. Storage errors while waiting are survived.
+        """
+        pause, longest = self.options.poll_first.total_seconds(), self.options.poll_last.total_seconds()
+        mine = self.waiters.add(key, seq)
+        looks = 0
+        try:
+            while True:
+                try:
+                    if fresh:
+                        await self._pause(mine, pause)
+                        fresh = False
+                    found = await self.outcome(key, input_id, seq)
+                    looks += 1
+                    if found is None and looks % 8 == 0 and not await self._is_open(key, seq):
+                        # Ended between the two looks, or long ago.
+                        found = await self.outcome(key, input_id, seq) or _EXPIRED
+                    if found is not None:
+                        return found
+                except StorageError as error:
+                    _log.warning("task %s: waiting for its outcome: %r", key.task_id, error)
+                # A local attempt wakes us; then looking often is only a precaution.
+                await self._pause(mine, longest if self.live(key, seq) is not None else pause)
+                if mine.done():
+                    result = mine.result()
+                    if result is DEFERRED_HERE:
+                        raise TaskDeferred
+                    assert isinstance(result, Outcome)
+                    return result
+                pause = min(pause * 1.5, longest)
+        finally:
+            self.waiters.remove(key, seq, mine)
+
+    async def _pause(self, mine: "asyncio.Future[Any]", seconds: float) -> None:
+        sleeper = asyncio.ensure_future(self.clock.sleep(seconds))
+        try:
+            await asyncio.wait({mine, sleeper}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeper.cancel()
+
+    async def _is_open(self, key: Key, seq: int) -> bool:
+        record = await self.record(key)
+        return record is not None and any(slot.seq == seq for slot in slots(record))
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    async def stop(self, grace: float | None = None) -> None:
+        """Stop gracefully: tell every handler, wait, then release the leases of those that go on.
+
+        Their records stay in progress as they are, and another process goes on at once: never worse than a kill.
+        """
+        self.shutdown.set()
+        seconds = self.options.shutdown_grace.total_seconds() if grace is None else grace
+        give_up = self.clock.now() + seconds
+        while self._attempts and self.clock.now() < give_up:
+            await self.clock.sleep(0.05)
+        for attempt in self._attempts.values():
+            attempt.keeper.stopped.set()
+        give_up = self.clock.now() + 10.0
+        while self._attempts and self.clock.now() < give_up:
+            await self.clock.sleep(0.05)
+
+    async def drop_index(self, key: Key, slot: Slot) -> None:
+        """Remove the index row of an input that has ended. If that fails, the recovery scan does it later."""
+        await drop_index_row(self.store, key, slot.nonce, slot.index_etag or None)
+
+
+_EXPIRED = Outcome(
+    "failed",
+    error={"type": "OutcomeExpired", "message": "the outcome of this input is no longer kept", "traceback": ""},
+)

@@ -1,0 +1,78 @@
+"""The recovery scan: whatever was accepted and has no outcome is being driven, or will be.
+
+It reads the index of active work, not all records, however many rows that are. It needs nothing of Durable's own state, so
+losing the whole task hub loses no work. It may run at any time, in several processes at once: all it does is idempotent.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from dataclasses import dataclass
+
+from hosting.storage import Delete, RowConflict, StorageError
+from hosting.tasks._acceptance import load_record
+from hosting.tasks._engine import Engine
+from hosting.tasks._record import idle_since, slots
+from hosting.tasks._rows import INDEX_PARTITIONS, INDEX_RANGE, IndexEntry, Key, decode_index, decode_record
+
+__all__ = ["ScanReport", "scan"]
+
+_log = logging.getLogger("hosting.tasks")
+
+
+@dataclass(slots=True)
+class ScanReport:
+    """What a scan found: index rows, tasks for which it started a driver, left-over rows that it removed."""
+
+    rows: int = 0
+    driven: int = 0
+    removed: int = 0
+
+
+async def scan(engine: Engine) -> ScanReport:
+    """Look through the index once. A task that can't be read or driven now is left to the next scan.
+
+    Raises StorageError when the index itself can't be read.
+    """
+    report = ScanReport()
+    slots_free = asyncio.Semaphore(engine.options.scan_concurrency)
+
+    async def look(key: Key, entries: list[IndexEntry]) -> None:
+        async with slots_free:
+            try:
+                await _look(engine, key, entries, report)
+            except StorageError as error:
+                _log.warning("task %s: not looked after by this scan: %r", key.task_id, error)
+
+    for partition in INDEX_PARTITIONS:
+        rows = await engine.store.query(partition, *INDEX_RANGE, documents=())
+        found: defaultdict[Key, list[IndexEntry]] = defaultdict(list)
+        for row in rows:
+            entry = decode_index(row)
+            found[entry.key].append(entry)
+        report.rows += len(rows)
+        await asyncio.gather(*(look(key, entries) for key, entries in found.items()))
+    if report.driven or report.removed:
+        _log.info("recovery scan: %d index rows, %d driven, %d removed", report.rows, report.driven, report.removed)
+    return report
+
+
+async def _look(engine: Engine, key: Key, entries: list[IndexEntry], report: ScanReport) -> None:
+    options, now = engine.options, engine.clock.now()
+    if all(now - entry.created_at < options.idle.total_seconds() for entry in entries):
+        return  # all of it is new: whoever accepted it is seeing to it
+    entity = await load_record(engine.store, key)
+    record = None if entity is None else decode_record(entity)
+    if record is not None:
+        since = idle_since(record, options.skew.total_seconds())
+        if since is not None and now - since > options.idle.total_seconds():
+            report.driven += 1
+            await engine.drive(key, record)
+    open_inputs = {slot.nonce for slot in slots(record)} if record is not None else set[str]()
+    for entry in entries:
+        if entry.nonce not in open_inputs and now - entry.created_at > options.stale.total_seconds():
+            try:
+                await engine.store.commit(key.index_partition, [Delete(entry.row, entry.etag)])
+                report.removed += 1
+            except RowConflict:
+                continue  # another scan, or a `start` that wrote it anew
