@@ -30,6 +30,10 @@ class Settings(BaseModel):
     keep_alive_seconds: float = Field(15.0, alias="HOSTING_KEEP_ALIVE_SECONDS", gt=0, le=60)
     """Silence on a stream after which a comment is sent, in seconds. Front ends cut idle connections after 60 or more."""
 
+    foreground_seconds: float = Field(3600.0, alias="HOSTING_FOREGROUND_SECONDS", gt=0)
+    """Longest foreground run, in seconds. Not every front end reports a client that has gone; a run that nobody waits for
+    must end all the same. What takes longer belongs into the background."""
+
     default_model: str = Field("agent", alias="HOSTING_DEFAULT_MODEL", min_length=1)
     """The `model` that a response names when its request named none."""
 

@@ -181,6 +181,10 @@ class BackgroundRun:
         agent.cancel()
         await asyncio.wait({agent}, timeout=_STUBBORN)
         match self._ctx.cancel_cause:
+            case "lease_lost":
+                # Nobody has asked for an end. It may be that no other attempt has begun (this process was only slow), and
+                # then an answer of ours would count. So give none: the engine stops us, and the work is begun again.
+                await asyncio.get_running_loop().create_future()
             case "newer_input":
                 await emit(renderer.interrupt("steered"))
             case "timeout":

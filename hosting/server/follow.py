@@ -23,7 +23,7 @@ _LOOK = 2.0
 """Seconds of silence after which the response row is looked at."""
 
 _STRAGGLERS = 1.0
-"""Seconds in which events of a run that has ended must come: its stream is closed right after the row is final."""
+"""Seconds of silence after which the stream of a run that has ended is asked whether it has more: it should be closed."""
 
 _FINAL_PAUSE = 0.05
 """Seconds between two looks at the row while a closed stream's response is about to become final."""
@@ -93,7 +93,7 @@ def _terminal(response: dict[str, Any], number: int) -> Event:
 
 
 async def _stream_events(turns: Turns, identifier: str, stream: EventStream, after: int) -> AsyncGenerator[list[Event]]:
-    batches = stream.batches(after=after)
+    batches, last = stream.batches(after=after), after
     coming: asyncio.Future[list[Event]] | None = None
     ended = False
     try:
@@ -107,10 +107,11 @@ async def _stream_events(turns: Turns, identifier: str, stream: EventStream, aft
                     return
                 finally:
                     coming = None
+                last = events[-1]["sequence_number"]
                 yield events
                 continue
-            if ended:
-                return
+            if ended and await _last_cursor(stream) <= last:
+                return  # else they are stored and on their way: reading takes its time
             yield []
             found = await turns.response(identifier)
             ended = found is None or not found.running

@@ -34,6 +34,8 @@ __all__ = ["ForegroundTurn", "finish_running", "run_to_end", "stream_events"]
 
 _log = logging.getLogger(__name__)
 
+_TOO_LONG = "The response took longer than a foreground request may. Use background mode for long runs."
+
 # Runs that outlive their request for a moment (clean-up after a disconnect): asyncio itself keeps only weak references.
 _running: set[asyncio.Task[dict[str, Any]]] = set()
 
@@ -48,6 +50,8 @@ class ForegroundTurn:
     turns: Turns
     model: str
     store: bool
+    longest: float
+    """Seconds after which the run is ended, whether or not somebody still waits."""
 
     async def run(self, emit: Emit) -> dict[str, Any]:
         """Run the agent and commit the turn; the final response object. Raises only CancelledError."""
@@ -59,7 +63,11 @@ class ForegroundTurn:
         try:
             await emit(renderer.start())
             try:
-                await run.run(renderer, emit, stream=self.request.stream)
+                async with asyncio.timeout(self.longest):
+                    await run.run(renderer, emit, stream=self.request.stream)
+            except TimeoutError:
+                _log.warning("%s took longer than %.0f s", self.turn.response_id, self.longest)
+                await emit(renderer.fail(message=_TOO_LONG))
             except Exception:
                 _log.exception("The agent failed in %s", self.turn.response_id)
                 await emit(renderer.fail())

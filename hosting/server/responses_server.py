@@ -7,15 +7,25 @@ and no text of an exception.
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from hosting.identity import Identity, NotAuthenticated
-from hosting.responses import ApiError, CreateRequest, check_open_calls, parse_create_request, parse_json_body
+from hosting.responses import (
+    DONE,
+    ApiError,
+    CreateRequest,
+    check_open_calls,
+    encode_event,
+    parse_create_request,
+    parse_json_body,
+)
+from hosting.responses.replay import replay_events
 from hosting.server.background import BackgroundResponses, Submission
 from hosting.server.follow import follow, sse
 from hosting.server.foreground import ForegroundTurn, finish_running, run_to_end, stream_events
 from hosting.server.http import Request, Response, json_response
+from hosting.server.idempotency import earlier_response
 from hosting.server.input_items import list_input_items
 from hosting.server.options import ResponsesServerOptions
 from hosting.settings import Settings
@@ -27,6 +37,7 @@ from hosting.state import (
     Turn,
     Turns,
 )
+from hosting.state.idempotency import IdempotencyKeys
 from hosting.storage import StorageUnavailable, Store, keys
 from hosting.streaming import streams
 from hosting.tasks import use_scope
@@ -120,13 +131,19 @@ class ResponsesServer:
 
     async def _create(self, request: Request) -> Response:
         scope = self._scope(request)
-        create = parse_create_request(parse_json_body(await self._body(request)))
+        body = await self._body(request)
+        create = parse_create_request(parse_json_body(body))
         turns = self._turns(scope)
         turn = await self._begin(turns, create)
+        claims = IdempotencyKeys(self._open_store(), scope)
+        if (earlier := await earlier_response(claims, request, body, turn)) is not None:
+            return await self._repeat(turns, scope, create, earlier)
         if create.background or turn.after_unfinished:
             return await self._submit(Submission(create, turn, turns, scope, self._model(create), int(time.time())))
         target = await self._state.get_target()
-        run = ForegroundTurn(create, target, turn, turns, self._model(create), create.store)
+        run = ForegroundTurn(
+            create, target, turn, turns, self._model(create), create.store, self._settings.foreground_seconds
+        )
         if create.stream:
             return Response(
                 200,
@@ -176,6 +193,19 @@ class ResponsesServer:
             await current_engine().wait(key, stored.response["id"], stored.task.seq)
         final = await turns.response(stored.response["id"])
         return json_response(final.response if final is not None else stored.response)
+
+    async def _repeat(self, turns: Turns, scope: str, create: CreateRequest, earlier: str) -> Response:
+        """Answer a repeated request with what the first one made."""
+        stored = await turns.response(earlier)
+        if stored is None:
+            message = "The first request with this Idempotency-Key has not ended, or its response was not stored."
+            raise ApiError.conflict(message, code="idempotency_key_in_use", retry=create.store)
+        if not create.stream:
+            return json_response(stored.response)
+        if stored.task is not None:
+            return await self._follow(turns, scope, stored, -1)
+        chunks = [encode_event(event) for event in replay_events(stored.response)]
+        return Response(200, _pieces([*chunks, DONE]), dict(_SSE_HEADERS), "text/event-stream")
 
     async def _follow(self, turns: Turns, scope: str, stored: StoredResponse, after: int) -> Response:
         with use_scope(scope):
@@ -235,6 +265,11 @@ class ResponsesServer:
 
     async def _readiness(self, request: Request) -> Response:
         return json_response({"status": "healthy"})
+
+
+async def _pieces(chunks: Sequence[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
 
 
 def _identifier(request: Request) -> str:

@@ -44,9 +44,9 @@ def demo() -> Agent:
     return Agent(client=create_demo_chat_client(), context_providers=[TableHistoryProvider()])
 
 
-def serve(agent: Callable[[], Any] = demo, tables: Tables | None = None) -> ResponsesServer:
+def serve(agent: Callable[[], Any] = demo, tables: Tables | None = None, **env: str) -> ResponsesServer:
     store = Store(tables or Tables(), MemoryBlobs())
-    settings = load_settings({"AZURE_FUNCTIONS_ENVIRONMENT": "Development"})
+    settings = load_settings({"AZURE_FUNCTIONS_ENVIRONMENT": "Development", **env})
     return ResponsesServer(AgentState(agent), settings, lambda: store)
 
 
@@ -252,3 +252,12 @@ def test_messages_are_what_the_framework_restores() -> None:
     call = Message("assistant", [Content.from_function_call("call_1", "f", arguments='{"a": 1}')])
     again = Message.from_dict(json.loads(json.dumps(call.to_dict())))
     assert again.contents[0].to_dict() == call.contents[0].to_dict()
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_run_that_nobody_reports_as_abandoned_ends_by_itself(streams: bool) -> None:
+    agent = ScriptedAgent("begun", pause=60)
+    server = serve(lambda: agent, HOSTING_FOREGROUND_SECONDS="0.1")
+    answer = (await stream(server, "hi"))[-1]["response"] if streams else await create(server, "hi")
+    assert (answer["status"], agent.closed) == ("failed", 1)
+    assert "background" in answer["error"]["message"]
