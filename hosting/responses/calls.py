@@ -45,6 +45,7 @@ class Call:
         "_index",
         "_mapping",
         "_output",
+        "approval_request_id",
         "call_id",
         "closed",
         "id",
@@ -74,7 +75,8 @@ class Call:
         self.server = False
         """Known to be no client's: never handed over, whatever happens."""
         self.settled = False
-        """Its result, or a request to approve it, was seen."""
+        """Its result was seen."""
+        self.approval_request_id: str | None = None
 
     def add(self, arguments: object) -> None:
         """A fragment of the arguments: text goes out at once, an object is merged and goes out at the end."""
@@ -146,7 +148,7 @@ class Call:
             "server_label": self.label,
             "name": self.name,
             "arguments": arguments,
-            "approval_request_id": None,
+            "approval_request_id": self.approval_request_id,
             "output": None,
             "error": None,
         }
@@ -250,10 +252,10 @@ class Calls:
         call = self._by_occurrence.get((asked and asked.id) or content.id or "") or self._by_call_id.get(
             (asked and asked.call_id) or ""
         )
-        if call is not None:
-            call.settled = True
-            call.close("incomplete")
         identifier = content.id or self._output.new_id("mcpr")
+        if call is not None:
+            call.approval_request_id = identifier
+            call.close("incomplete")
         if identifier in self._approvals:
             return
         self._approvals.add(identifier)

@@ -124,8 +124,9 @@ def _is_internal(host: str) -> bool:
             address = ipaddress.IPv6Address(host)
         except ValueError:
             return True
-        embedded = address.ipv4_mapped or address.sixtofour or (address.teredo and address.teredo[1])
-        return not address.is_global or address.is_multicast or bool(embedded and not embedded.is_global)
+        # Mapped IPv4, 6to4 and Teredo addresses are judged by is_global; NAT64 leads to any IPv4 host, private ones too.
+        nat64 = address in ipaddress.IPv6Network("64:ff9b::/96")
+        return not address.is_global or address.is_multicast or nat64
     if (number := _as_ipv4(host)) is not None:
         address = ipaddress.IPv4Address(number)
         return not address.is_global or address.is_multicast

@@ -54,7 +54,8 @@ def test_a_repeat_while_the_first_one_runs_is_a_conflict(http: httpx.Client) -> 
     headers = {"idempotency-key": "key-5"}
     body = {"input": "[[slow 20 100]]", "stream": True}
     with http.stream("POST", "/v1/responses", json=body, headers=headers) as first:
-        next(first.iter_raw())
+        chunks = first.iter_raw()
+        next(chunks)
         again = http.post("/v1/responses", json=body, headers=headers)
     assert again.status_code == 409
     assert again.json()["error"]["code"] == "idempotency_key_in_use"

@@ -145,5 +145,6 @@ def types(events: Iterable[Json]) -> list[str]:
 
 
 def replay(response: Json) -> list[Json]:
-    """The output of a response as the input of the next request, in stored form."""
-    return stored_input_items(parse_create_request({"input": response["output"]}), create_response_id())
+    """The output of a response as a client sends it back with its next message, in stored form without that message."""
+    body = {"input": [*response["output"], {"role": "user", "content": "next"}]}
+    return stored_input_items(parse_create_request(body), create_response_id())[:-1]

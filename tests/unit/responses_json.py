@@ -35,24 +35,61 @@ VALUES = st.recursive(
     lambda children: (
         st.lists(children, max_size=4) | st.dictionaries(st.sampled_from(_NAMES.split()), children, max_size=6)
     ),
-    max_leaves=20,
+    max_leaves=8,
 )
 
 _ITEM_TYPES = tuple(
-    word for word in _WORDS.split() if "call" in word or word in ("message", "reasoning", "mcp_approval_request")
+    word
+    for word in _WORDS.split()
+    if "_call" in word
+    or word in ("message", "reasoning", "mcp_approval_request", "mcp_approval_response", "tool_search_output")
 )
-_TEXTS = {name: st.just("x") for name in ("call_id", "name", "arguments", "server_label", "output", "input", "id")}
+_TEXTS = {
+    name: st.just("x")
+    for name in ("call_id", "name", "arguments", "server_label", "output", "input", "id", "approval_request_id")
+}
 
-ITEMS = st.builds(
-    lambda kind, base, more: {"type": kind} | base | more,
-    st.sampled_from(_ITEM_TYPES),
-    st.fixed_dictionaries({}, optional=_TEXTS),
-    st.dictionaries(st.sampled_from(_NAMES.split()), VALUES, max_size=4),
+_COMPLETE = {name: "x" for name in _TEXTS if name != "id"} | {"approve": True, "summary": [], "role": "user"}
+
+_PARTS = st.builds(
+    lambda kind, fields: fields | {"type": kind},
+    st.sampled_from(["input_text", "output_text", "text", "refusal", "input_image", "input_file", "input_audio"]),
+    st.fixed_dictionaries(
+        {"text": st.text(max_size=3), "refusal": st.text(max_size=3)},
+        optional={
+            "image_url": st.sampled_from(["data:image/png;base64,AAAA", "https://example.com/a.png", "x"]) | VALUES,
+            "file_url": st.sampled_from(["data:text/plain;base64,AAAA", "https://example.com/a.pdf", "x"]) | VALUES,
+            "file_data": st.sampled_from(["data:text/plain;base64,AAAA", "AAAA"]) | VALUES,
+            "file_id": st.just("file_1") | VALUES,
+            "filename": st.just("a.pdf") | VALUES,
+            "detail": st.just("low") | VALUES,
+            "annotations": st.lists(VALUES, max_size=2) | VALUES,
+            "input_audio": st.just({"data": "AAAA", "format": "mp3"}) | VALUES,
+        },
+    ),
 )
-"""Items that are nearly right."""
+
+_MESSAGES = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(["user", "assistant", "system", "developer"]),
+        "content": st.text(max_size=3) | st.lists(_PARTS, max_size=3),
+    },
+    optional={"id": st.text(max_size=3), "phase": st.just("commentary"), "status": st.just("completed")},
+)
+
+_NEAR_ITEMS = st.builds(
+    lambda kind, more, base: more | base | {"type": kind},
+    st.sampled_from(_ITEM_TYPES),
+    st.dictionaries(st.sampled_from(_NAMES.split()), VALUES, max_size=3),
+    st.fixed_dictionaries({}, optional=_TEXTS) | st.just(_COMPLETE),
+)
+
+ITEMS = _NEAR_ITEMS | _MESSAGES
+"""Items that are right, or nearly so."""
 
 BODIES = st.builds(
     lambda body, items: body | ({"input": items} if items else {}),
     st.dictionaries(st.sampled_from(["input", *FIELDS]), VALUES, max_size=5),
     st.lists(ITEMS, max_size=3),
 )
+"""Bodies of the same quality."""

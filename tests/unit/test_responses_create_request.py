@@ -207,7 +207,7 @@ def test_a_huge_array_is_fine() -> None:
     assert len(request.input_items) == 20_000
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(BODIES | JSON)
 def test_whatever_the_json_only_an_invalid_request_comes_out(body: object) -> None:
     with contextlib.suppress(InvalidRequest):

@@ -101,6 +101,11 @@ def test_a_conversation_is_there_only_when_it_is_used_and_always_as_an_object() 
 
 
 def test_an_error_has_four_keys_and_a_code_that_clients_know() -> None:
-    assert failure("server_error", "x") == {"code": "server_error", "message": "x", "type": "server_error", "param": None}
+    assert failure("server_error", "x") == {
+        "code": "server_error",
+        "message": "x",
+        "type": "server_error",
+        "param": None,
+    }
     assert failure("rate_limit_exceeded", "x")["type"] == "rate_limit_error"
     assert failure("E_MYSTERY", "x")["code"] == "server_error"

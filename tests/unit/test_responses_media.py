@@ -79,6 +79,8 @@ def test_what_is_no_http_url_is_refused(url: str) -> None:
         "[::ffff:127.0.0.1]",
         "[::ffff:a9fe:a9fe]",
         "[2002:7f00:1::]",
+        "[64:ff9b::a9fe:a9fe]",
+        "[ff0e::1]",
         "１２７.0.0.1",
         "127。0。0。1",
         "user@10.0.0.1",

@@ -21,11 +21,12 @@ from hosting.responses.builders._hosted import (
     OutputItemWebSearchCallBuilder,
 )
 from hosting.responses.builders._internal_metadata import INTERNAL_METADATA, public_response
-from hosting.responses.builders._item import ItemEvents, OutputItemBuilder
+from hosting.responses.builders._item import ItemEvents, OutputItemBuilder, closing
 from hosting.responses.builders._message import OutputItemMessageBuilder, RefusalContentBuilder, TextContentBuilder
 from hosting.responses.builders._reasoning import OutputItemReasoningItemBuilder, ReasoningSummaryPartBuilder
 from hosting.responses.builders._stream import ResponseEventStream
 from hosting.responses.builders._text_response import TextResponse, TextSource
+from hosting.responses.builders._usage import whole_usage
 
 __all__ = [
     "CHECKPOINT",
@@ -49,5 +50,7 @@ __all__ = [
     "TextContentBuilder",
     "TextResponse",
     "TextSource",
+    "closing",
     "public_response",
+    "whole_usage",
 ]

@@ -6,6 +6,7 @@ from typing import Any
 from hosting.responses.builders._growth import Growth
 from hosting.responses.builders._item import Chunks, ItemBuilder, ItemEvents
 from hosting.responses.output import Event
+from hosting.responses.well_formed import well_formed
 
 __all__ = [
     "OutputItemCustomToolCallBuilder",
@@ -37,7 +38,7 @@ class Streamed:
     def finish(self, final: str | None) -> str:
         if self._final is not None:
             raise ValueError("the text was done before")
-        self._final = "".join(self._chunks) if final is None else final
+        self._final = well_formed("".join(self._chunks) if final is None else final)
         return self._final
 
     @property

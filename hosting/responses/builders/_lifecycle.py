@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, cast
 
 from hosting.responses.builders._growth import CHECKPOINT, Growth
+from hosting.responses.builders._usage import whole_usage
 from hosting.responses.create_request import CreateRequest, parse_create_request
 from hosting.responses.envelope import failure, new_envelope
 from hosting.responses.output import Event
 from hosting.responses.renderer import AGENT_FAILED
-from hosting.responses.usage import usage_from_details
 
-__all__ = ["ResponseLifecycle", "whole_usage"]
+__all__ = ["ResponseLifecycle"]
 
 type Json = dict[str, Any]
 
@@ -127,25 +127,6 @@ class ResponseLifecycle:
         if usage is not None:
             self.response["usage"] = whole_usage(usage)
         return self._announce(f"response.{status}", status)
-
-
-def whole_usage(usage: Mapping[str, Any]) -> Json:
-    """`usage` with every counter that the API requires, 0 where one is missing; agent-framework's names are taken too."""
-    if (counted := usage_from_details(usage)) is not None:
-        return counted
-    received, sent = usage.get("input_tokens") or 0, usage.get("output_tokens") or 0
-    return {
-        **usage,
-        "input_tokens": received,
-        "input_tokens_details": {
-            "cached_tokens": 0,
-            "cache_write_tokens": 0,
-            **(usage.get("input_tokens_details") or {}),
-        },
-        "output_tokens": sent,
-        "output_tokens_details": {"reasoning_tokens": 0, **(usage.get("output_tokens_details") or {})},
-        "total_tokens": usage.get("total_tokens") or received + sent,
-    }
 
 
 def _envelope(request: CreateRequest | Mapping[str, Any] | None, response_id: str, created_at: int) -> Json:

@@ -7,6 +7,7 @@ from hosting.responses.builders._growth import Growth
 from hosting.responses.builders._item import Chunks, ItemBuilder, ItemEvents
 from hosting.responses.output import Event
 from hosting.responses.text_items import OUTPUT_TEXT, REFUSAL, PartKind
+from hosting.responses.well_formed import well_formed
 
 __all__ = ["OutputItemMessageBuilder", "RefusalContentBuilder", "TextContentBuilder", "TextPart"]
 
@@ -54,7 +55,7 @@ class TextPart:
 
     def _text_done(self, final_text: str | None) -> Event:
         self._move("open", "text done")
-        self._text = "".join(self._chunks) if final_text is None else final_text
+        self._text = well_formed("".join(self._chunks) if final_text is None else final_text)
         return self._emit(f"{self.kind.text_event}.done", **{self.kind.text_field: self._text}, **self._logprobs())
 
     def _annotation(self, annotation: Mapping[str, Any]) -> Event:
