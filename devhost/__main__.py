@@ -1,14 +1,24 @@
 """`python -m devhost [APP_DIR]`: run an Azure Functions app on this machine, without Core Tools."""
 
+# ruff: noqa: E402
+
+import signal
+
+# Until there is something to stop, Ctrl-C just ends this: while modules are imported, Python may lose its exception.
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import argparse
 import asyncio
-import signal
 import sys
 from pathlib import Path
 
+from devhost.config import load_config
 from devhost.console import Console
-from devhost.errors import AppLoadError, DevHostError
-from devhost.host import Options, run
+from devhost.errors import DevHostError
+from devhost.options import Options, bind
+
+# What Core Tools listens on.
+_DEFAULT_PORT = 7071
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -78,31 +88,32 @@ def main() -> int:
     console = Console(arguments.quiet)
     try:
         asyncio.run(_run(Options(**vars(arguments)), console))
-    except AppLoadError as error:
-        console.app_error(error)
-        return 1
     except DevHostError as error:
-        console.error(str(error))
+        console.failure(error)
         return 1
     return 0
 
 
 async def _run(options: Options, console: Console) -> None:
+    config = load_config(options.app_dir)
+    port = config.local_port or _DEFAULT_PORT if options.port is None else options.port
+    listener = bind(options.host, port)
     stop = asyncio.Event()
-    task = asyncio.current_task()
-    assert task
 
     def on_signal() -> None:
         if stop.is_set():
-            # A second Ctrl-C: no more waiting. Workers end because devhost does.
-            sys.stderr.flush()
+            # A second Ctrl-C: no more waiting. Workers and Azurite notice that devhost is gone, and end.
             signal.raise_signal(signal.SIGKILL)
         stop.set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
-    await run(options, console, stop)
+
+    # Takes most of a second: gRPC and the rest. Only now is it sure to be needed.
+    from devhost.host import run
+
+    await run(options, config, listener, console, stop)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@
 Only requests from this machine are answered.
 """
 
-import asyncio
 import ipaddress
 import json
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
+from devhost.background import Background
 from devhost.durable import DurablePump
 from devhost.timers import Timers, timer_request
 from devhost.workers import Workers
@@ -29,11 +29,13 @@ PREFIX = "/admin/"
 class Admin:
     """Answers requests under /admin."""
 
-    def __init__(self, workers: Workers, pump: DurablePump, timers: Callable[[], Timers]) -> None:
+    def __init__(
+        self, workers: Workers, pump: DurablePump, timers: Callable[[], Timers], background: Background
+    ) -> None:
         self._workers = workers
         self._pump = pump
         self._timers = timers
-        self._runs: set[asyncio.Task[None]] = set()
+        self._background = background
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """The answer to one request."""
@@ -70,7 +72,5 @@ class Admin:
         if function.kind != "timer":
             message = json.dumps({"error": f"devhost can run timer functions this way; {name} is {function.kind}"})
             return web.Response(status=400, text=message, content_type="application/json")
-        task = asyncio.create_task(self._timers().run(function, timer_request(None, datetime.now(UTC))))
-        self._runs.add(task)
-        task.add_done_callback(self._runs.discard)
+        self._background.spawn(self._timers().run(function, timer_request(None, datetime.now(UTC))))
         return web.Response(status=202)

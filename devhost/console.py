@@ -4,7 +4,7 @@ import asyncio
 import sys
 import time
 
-from devhost.errors import AppLoadError
+from devhost.errors import AppLoadError, DevHostError
 
 __all__ = ["Console"]
 
@@ -34,9 +34,12 @@ class Console:
         """Something that needs attention."""
         print(f"devhost: {text}", file=sys.stderr, flush=True)
 
-    def app_error(self, error: AppLoadError) -> None:
-        """The app does not load: its own error, and where in its own files."""
-        self.error("\n".join([f"the app does not load: {error}", *error.details]))
+    def failure(self, error: DevHostError) -> None:
+        """Something the person at the keyboard can fix. Of an app that does not load, also where in its own files."""
+        if isinstance(error, AppLoadError):
+            self.error("\n".join([f"the app does not load: {error}", *error.details]))
+        else:
+            self.error(str(error))
 
     async def copy(self, number: int, stream: asyncio.StreamReader) -> None:
         """Copy the output of a worker until it ends, a line at a time however long the lines are."""

@@ -10,7 +10,7 @@ import base64
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from durabletask.internal import helpers
 from google.protobuf.message import DecodeError
 from google.protobuf.wrappers_pb2 import StringValue
 
+from devhost.background import Background
 from devhost.config import HostJson
 from devhost.console import Console
 from devhost.errors import WorkerDied
@@ -77,19 +78,18 @@ class DurablePump:
         self._queues: dict[str, asyncio.Queue[_Item]] = {
             kind: asyncio.Queue() for kind in ("orchestration", "activity", "entity")
         }
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background(console)
         self._loop = asyncio.get_running_loop()
 
     def start(self) -> None:
         """Begin to take work from the hub."""
         threading.Thread(target=self._pull, name="devhost-hub", daemon=True).start()
         for kind in self._queues:
-            self._spawn(self._dispatch(kind))
+            self._background.spawn(self._dispatch(kind))
 
     def stop(self) -> None:
         """Hand out nothing more. What runs may still answer."""
-        for task in self._tasks:
-            task.cancel()
+        self._background.cancel()
 
     def wipe(self) -> None:
         """Empty the hub, and with it what waits here."""
@@ -97,11 +97,6 @@ class DurablePump:
         for queue in self._queues.values():
             while not queue.empty():
                 queue.get_nowait()
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _pull(self) -> None:
         for work in self._hub.work():
@@ -132,7 +127,7 @@ class DurablePump:
             worker = await self._workers.acquire(kind, limit=self._limit(kind))
             # It counts as running from here on, so the next item sees the room that is left.
             invocation = worker.begin(function, {function.trigger["name"]: self._input(item), **self._inputs(function)})
-            self._spawn(self._finish(item, function, invocation))
+            self._background.spawn(self._finish(item, function, invocation))
 
     def _limit(self, kind: str) -> int:
         host_json = self._host_json()

@@ -2,13 +2,11 @@
 
 import asyncio
 import contextlib
-import errno
 import json
 import os
 import secrets
 import socket
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,88 +14,53 @@ from aiohttp import web
 
 from devhost import admin, durable_http
 from devhost.azurite import Azurite, AzuriteError, run_azurite
+from devhost.background import Background
 from devhost.config import DEVELOPMENT_STORAGE, AppConfig, load_config
 from devhost.console import Console
 from devhost.durable import DurablePump, client_binding
-from devhost.errors import AppLoadError, DevHostError
+from devhost.errors import DevHostError
 from devhost.front import Front
 from devhost.functions import DURABLE_CLIENT, Function
 from devhost.hub import TaskHub
 from devhost.keys import Keys
+from devhost.options import Options
 from devhost.proxy import open_session
 from devhost.routes import Router
 from devhost.timers import Timers
 from devhost.worker_process import WorkerOptions
 from devhost.workers import Workers
 
-__all__ = ["Options", "run"]
+__all__ = ["run"]
 
 _ROOT = Path(__file__).resolve().parent.parent
-_FIRST_PORT = 7071
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the command line says; see `python -m devhost --help`."""
-
-    app_dir: Path
-    port: int | None = None
-    host: str = "127.0.0.1"
-    workers: int = 1
-    flex: bool = False
-    reload: bool = False
-    # "disk" keeps Azurite's data in the app's folder, "memory" nowhere, "none" starts no Azurite.
-    azurite: str = "disk"
-    grace: float = 5.0
-    auth: bool = False
-    function_key: str | None = None
-    master_key: str | None = None
-    log_level: str = "info"
-    quiet: bool = False
-    ready_file: Path | None = None
-    hint: Path | None = None
-
-
-async def run(options: Options, console: Console, stop: asyncio.Event) -> None:
-    """Run the app until `stop` is set. Raises DevHostError when it can't be started."""
-    config = load_config(options.app_dir)
-    port = options.port if options.port is not None else config.local_port or _FIRST_PORT
-    listener = _bind(options.host, port)
+async def run(
+    options: Options, config: AppConfig, listener: socket.socket, console: Console, stop: asyncio.Event
+) -> None:
+    """Run the app on the listener until `stop` is set. Raises DevHostError when it can't be started."""
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(listener.close)
         host = _Host(options, config, console, listener)
         stack.push_async_callback(host.close)
         starting = asyncio.create_task(host.start())
+        # Before host.close, and one thing at a time: a start that is cancelled has processes to end by itself.
+        stack.push_async_callback(_cancel, starting)
         stopped = asyncio.create_task(stop.wait())
+        stack.push_async_callback(_cancel, stopped)
         await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if stopped.done():
-            starting.cancel()
-            await asyncio.wait({starting})
             return
-        stopped.cancel()
         starting.result()
-        reloading = asyncio.create_task(host.reload_on_change(stop)) if options.reload else None
+        if options.reload:
+            stack.push_async_callback(_cancel, Background(console).spawn(host.reload_on_change(stop)))
         await stop.wait()
         console.say("stopping")
-        if reloading:
-            reloading.cancel()
-            await asyncio.wait({reloading})
 
 
-def _bind(host: str, port: int) -> socket.socket:
-    """A socket on the port, not listening yet: a busy port shows before anything is started."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        # A second bind to the port succeeds until one of the two listens.
-        listener.listen(128)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise DevHostError(f"port {port} is in use: stop what uses it, or choose another with --port") from None
-        raise DevHostError(f"can't listen on {host} port {port}: {error.strerror or error}") from None
-    return listener
+async def _cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.wait({task})
 
 
 class _Host:
@@ -114,7 +77,8 @@ class _Host:
         self._rpc_address = ""
         self._workers = Workers(options.workers, options.flex, self._worker_options, console)
         self._pump = DurablePump(self._hub, self._workers, lambda: self._config.host_json, self._inputs, console)
-        self._timers = self._new_timers()
+        self._timers = Timers(config, [], self._workers, self._inputs, console)
+        self._background = Background(console)
         self._keys = _keys(options) if options.auth else None
         self._cleanup = contextlib.AsyncExitStack()
 
@@ -127,7 +91,7 @@ class _Host:
         self._cleanup.callback(self._hub.close)
         session = await self._cleanup.enter_async_context(open_session())
         reserved = {
-            admin.PREFIX: admin.Admin(self._workers, self._pump, lambda: self._timers).handle,
+            admin.PREFIX: admin.Admin(self._workers, self._pump, lambda: self._timers, self._background).handle,
             durable_http.PREFIX: durable_http.DurableHttp(self._hub).handle,
         }
         self._front = Front(self._workers, session, self._inputs, self._keys, reserved, self._console)
@@ -137,15 +101,15 @@ class _Host:
         self._cleanup.push_async_callback(runner.cleanup)
         self._cleanup.push_async_callback(self._workers.stop)
         await self._workers.start()
-        self._front.router = self._new_router()
+        self._use(self._workers.functions)
         site = web.SockSite(runner, self._listener)
         await site.start()
         self._cleanup.push_async_callback(site.stop)
         self._pump.start()
         self._cleanup.callback(self._pump.stop)
-        self._announce()
         self._timers.start()
         self._cleanup.callback(lambda: self._timers.stop())
+        self._announce()
 
     async def close(self) -> None:
         """Take no more requests, let what is under way finish within the grace, end workers, hub and Azurite."""
@@ -201,51 +165,42 @@ class _Host:
             if binding["type"].lower() == DURABLE_CLIENT.lower()
         }
 
-    def _new_router(self) -> Router:
-        enabled = [f for f in self._workers.functions if not self._config.is_disabled(f.name)]
-        return Router(enabled, self._config.host_json.route_prefix)
-
-    def _new_timers(self) -> Timers:
-        return Timers(self._config, self._workers, self._inputs, self._console)
-
     # Reload.
 
     async def reload_on_change(self, stop: asyncio.Event) -> None:
         """Load the app again whenever one of its files changes. A version that does not load changes nothing."""
-        from watchfiles import awatch
+        from devhost.reload import source_changes
 
-        from devhost.reload import SourceFilter
-
-        async for changes in awatch(
-            self._config.app_dir,
-            watch_filter=SourceFilter(self._config.app_dir),
-            stop_event=stop,
-            debounce=200,
-            step=50,
-        ):
-            names = sorted({os.path.relpath(path, self._config.app_dir) for _, path in changes})
-            self._console.say(f"{', '.join(names[:3])}{' and more' if len(names) > 3 else ''} changed, loading the app")
-            try:
-                await self._reload()
-            except AppLoadError as error:
-                self._console.app_error(error)
-                self._console.error("the version before goes on; the next change is tried again")
-            except DevHostError as error:
-                self._console.error(f"{error}; the version before goes on")
+        folder = self._config.app_dir
+        try:
+            async for paths in source_changes(folder, stop):
+                names = sorted(str(path.relative_to(folder)) for path in paths)
+                self._console.say(f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''} changed, loading the app")
+                try:
+                    await self._reload()
+                except DevHostError as error:
+                    self._console.failure(error)
+                    self._console.error("the version before goes on; the next change is tried again")
+        except DevHostError as error:
+            self._console.failure(error)
 
     async def _reload(self) -> None:
-        before = self._config
+        before = self._config, self._front.router, self._timers
         self._config = load_config(self._options.app_dir)
         try:
-            await self._workers.replace()
+            await self._workers.replace(self._use)
         except BaseException:
-            self._config = before
+            self._config, self._front.router, self._timers = before
             raise
-        self._front.router = self._new_router()
-        self._timers.stop()
-        self._timers = self._new_timers()
+        before[2].stop()
         self._timers.start()
         self._console.say("loaded")
+
+    def _use(self, functions: list[Function]) -> None:
+        """Take routes and timers from these functions. Raises DevHostError when one of them can't be read."""
+        enabled = [function for function in functions if not self._config.is_disabled(function.name)]
+        self._front.router = Router(enabled, self._config.host_json.route_prefix)
+        self._timers = Timers(self._config, enabled, self._workers, self._inputs, self._console)
 
     # What people and tests see.
 

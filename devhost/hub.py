@@ -34,7 +34,7 @@ _FINISHED = (
     pb.ORCHESTRATION_STATUS_FAILED,
     pb.ORCHESTRATION_STATUS_TERMINATED,
 )
-_ALL_STATUSES = tuple(value.number for value in pb.OrchestrationStatus.DESCRIPTOR.values)
+_ALL_STATUSES: tuple[Any, ...] = tuple(value.number for value in pb.OrchestrationStatus.DESCRIPTOR.values)
 _FOREVER = 10 * 365 * 24 * 3600.0
 # How often a queue is looked at again whose first item can't be taken yet, because its orchestrator runs.
 _RECHECK_SECONDS = 0.002
@@ -102,6 +102,8 @@ class TaskHub(InMemoryOrchestrationBackend):
         """End the service and the stream of work; open calls are cut."""
         self._pull.active = False
         self.stop(grace=0)
+        # Wakes the threads of clients that wait; Python would wait for them at its exit.
+        self.reset()
 
     def work(self) -> Iterator[pb.WorkItem]:
         """Work items as they come up; blocks, so it wants a thread of its own. Ends when the hub is closed."""

@@ -122,6 +122,7 @@ async def forward(
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
         )
     )
+    upstream: ClientResponse | None = None
     try:
         upstream = await _begin(call, invocation)
     except ClientConnectorError:
@@ -131,9 +132,8 @@ async def forward(
             raise error.__cause__ from None
         return await no_answer(worker, error)
     finally:
-        if not call.done() or call.cancelled():
-            # Cancelled, or given up: the request may not have reached the worker.
-            call.cancel()
+        if upstream is None:
+            # The request may not have reached the worker, where its function would wait for it for ever.
             worker.abandon(invocation_id)
     if upstream is None:
         return web.Response(status=500)
@@ -153,6 +153,7 @@ async def _begin(
         if not call.done() and not invocation.result().ok:
             await asyncio.wait({call}, timeout=_FAILED_SECONDS)
             if not call.done():
+                call.cancel()
                 return None
         return await call
     except BaseException:

@@ -36,9 +36,9 @@ class DevHostFailed(AssertionError):
 class DevHost:
     """A devhost process. Use it in `async with`, or call `start` and `stop`.
 
-    `storage` is "memory" for an Azurite of its own that keeps nothing, "none" for whatever the app's settings say, or
-    a connection string, which becomes AzureWebJobsStorage. `env` is set on top of the environment. `options` are
-    further words for the command line.
+    `storage` is "memory" for an Azurite of its own that keeps nothing, "disk" for one in the app's folder if the
+    settings ask for it, "none" for whatever the settings say, or a connection string, which becomes
+    AzureWebJobsStorage. `env` is set on top of the environment. `options` are further words for the command line.
     """
 
     def __init__(
@@ -56,14 +56,14 @@ class DevHost:
         self._words = [str(app_dir), "--port", "0", "--workers", str(workers), *(["--flex"] if flex else []), *options]
         if grace is not None:
             self._words += ["--grace", str(grace)]
+        # For workers, then for Azurite and the process itself.
+        self._stop_seconds = (5.0 if grace is None else grace) + 15.0
         self._env = {**os.environ, **(env or {})}
         if storage == "memory":
-            self._words.append("--memory")
             self._env["AzureWebJobsStorage"] = DEVELOPMENT_STORAGE
-        else:
-            self._words.append("--no-azurite")
-            if storage != "none":
-                self._env["AzureWebJobsStorage"] = storage
+        elif storage not in {"disk", "none"}:
+            self._env["AzureWebJobsStorage"] = storage
+        self._words.append({"memory": "--memory", "disk": "--azurite"}.get(storage, "--no-azurite"))
         self._timeout = timeout
         self._folder = tempfile.TemporaryDirectory(prefix="devhost-")
         self._log = Path(self._folder.name) / "log"
@@ -125,7 +125,7 @@ class DevHost:
         if self._process and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
-                self._process.wait(20)
+                self._process.wait(self._stop_seconds)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -183,8 +183,8 @@ class DevHost:
         self._poll(f"{text!r} in the logs", lambda: text in self.logs, seconds)
 
     def _call(self, method: str, path: str) -> bytes:
-        request = urllib.request.Request(self.base_url + path, method=method)  # noqa: S310
-        with urllib.request.urlopen(request, timeout=self._timeout) as response:  # noqa: S310
+        request = urllib.request.Request(self.base_url + path, method=method)
+        with urllib.request.urlopen(request, timeout=self._timeout) as response:
             return response.read()
 
     def _poll(self, what: str, condition: Any, seconds: float | None = None) -> None:

@@ -3,12 +3,13 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from croniter import croniter
 
+from devhost.background import Background
 from devhost.config import AppConfig
 from devhost.console import Console
 from devhost.errors import DevHostError, WorkerDied
@@ -72,30 +73,30 @@ class Timers:
     def __init__(
         self,
         config: AppConfig,
+        functions: Iterable[Function],
         workers: Workers,
         inputs: Callable[[Function], dict[str, dict[str, Any] | None]],
         console: Console,
     ) -> None:
-        self._config = config
+        """Raises DevHostError for a schedule that can't be read."""
+        self._plans = [
+            (function, parse_schedule(config.resolve(str(function.trigger.get("schedule", "")))))
+            for function in functions
+            if function.kind == "timer"
+        ]
         self._workers = workers
         self._inputs = inputs
         self._console = console
-        self._tasks: list[asyncio.Task[None]] = []
+        self._background = Background(console)
 
     def start(self) -> None:
-        """Start the timers of all functions. Raises DevHostError for a schedule that can't be read."""
-        plans = [
-            (f, parse_schedule(self._config.resolve(str(f.trigger.get("schedule", "")))))
-            for f in self._workers.functions
-            if f.kind == "timer" and not self._config.is_disabled(f.name)
-        ]
-        self._tasks = [asyncio.create_task(self._keep(function, schedule)) for function, schedule in plans]
+        """Start the timers of all functions."""
+        for function, schedule in self._plans:
+            self._background.spawn(self._keep(function, schedule))
 
     def stop(self) -> None:
         """Start no more runs."""
-        for task in self._tasks:
-            task.cancel()
-        self._tasks = []
+        self._background.cancel()
 
     async def _keep(self, function: Function, schedule: Schedule) -> None:
         last: datetime | None = None

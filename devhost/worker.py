@@ -21,6 +21,7 @@ How a stop goes, and what Azure does
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -74,6 +75,10 @@ class _Worker:
             loaded = await _load(init["app_dir"], init["script"])
         except Exception as error:  # Of the worker library itself: nothing of the app is in the traceback.
             loaded = {"type": "failed", "message": f"{type(error).__name__}: {error}", "details": []}
+        for task in asyncio.all_tasks():
+            # uvicorn ends on SIGTERM, also when a handler of the app has taken the place of ours.
+            if getattr(task.get_coro(), "__qualname__", "") == "WebServer.serve":
+                task.add_done_callback(lambda _: self._on_sigterm())
         self._channel.send(loaded)
         if loaded["type"] == "failed":
             await self._channel.receive()  # Until devhost has read it and closed its end.
@@ -83,7 +88,7 @@ class _Worker:
                 case "invoke":
                     task = asyncio.create_task(self._invoke(message))
                     self._invocations[message["id"]] = task
-                    task.add_done_callback(lambda _, key=message["id"]: self._invocations.pop(key, None))
+                    task.add_done_callback(functools.partial(self._ended, message["id"]))
                 case "abandon":
                     self._abandon(message["id"])
                 case "stop":
@@ -103,10 +108,12 @@ class _Worker:
             self._channel.send({"type": "stopping"})
 
     async def _finish_clean_up(self, seconds: float) -> None:
-        # A signal handler of the app may have started tasks; what ran before is the app's background work.
-        late = asyncio.all_tasks() - (self._before_stop or set()) - {asyncio.current_task()}
-        if late:
-            await asyncio.wait(late, timeout=seconds)
+        # A signal handler of the app may have started tasks; what ran before is the app's background work. Which is
+        # which is not known when SIGTERM came from elsewhere and the app's handler has taken the place of ours.
+        if self._before_stop is not None:
+            late = asyncio.all_tasks() - self._before_stop - {asyncio.current_task()}
+            if late:
+                await asyncio.wait(late, timeout=seconds)
 
     def _abandon(self, invocation_id: str) -> None:
         # Only while the function still waits for its request: one that runs is not cancelled in Azure either.
@@ -126,9 +133,13 @@ class _Worker:
         except Exception as error:
             # The library raises where it can't even report, for instance when a binding is not sent.
             result = {"ok": False, "error": {"message": f"{type(error).__name__}: {error}", "stack": ""}}
-        except asyncio.CancelledError:
-            result = {"ok": False, "error": {"message": "abandoned", "stack": ""}}
         self._channel.send({"type": "result", "id": message["id"], **result})
+
+    def _ended(self, invocation_id: str, task: asyncio.Task[None]) -> None:
+        del self._invocations[invocation_id]
+        if task.cancelled():  # Perhaps before it had begun.
+            error = {"message": "CancelledError: the invocation was cancelled", "stack": ""}
+            self._channel.send({"type": "result", "id": invocation_id, "ok": False, "error": error})
 
 
 async def _load(app_dir: str, script: str) -> dict[str, Any]:
@@ -195,5 +206,5 @@ def app_error(error: SimpleNamespace, app_dir: str) -> tuple[str, list[str]]:
 
 
 def _is_own(frame: str, root: str) -> bool:
-    path = str(Path(frame.split('"')[1]).resolve())
-    return path.startswith(root + os.sep) and "site-packages" not in path
+    name = frame.split('"')[1]  # Also "<frozen importlib._bootstrap>" and the like.
+    return os.path.isabs(name) and str(Path(name).resolve()).startswith(root + os.sep) and "site-packages" not in name

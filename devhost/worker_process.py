@@ -10,11 +10,12 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from devhost.background import Background
 from devhost.console import Console
 from devhost.errors import AppLoadError, WorkerDied
 from devhost.functions import Function, parse_functions
@@ -75,7 +76,7 @@ class WorkerProcess:
         self.stopping = False
         self._options = options
         self._pending: dict[str, asyncio.Future[InvocationResult]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background(options.console)
         self._idle = asyncio.Event()
         self._stop_heard = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
@@ -112,7 +113,7 @@ class WorkerProcess:
             os.close(life_read)
         ours.setblocking(False)
         self._channel = await Channel.over(ours)
-        self._spawn(self._watch(self._process, life_write))
+        self._background.spawn(self._watch(self._process, life_write))
         try:
             self._channel.send(
                 {
@@ -137,12 +138,7 @@ class WorkerProcess:
         self.functions = parse_functions(loaded["functions"])
         self.ready = True
         self.ready_since = time.monotonic()
-        self._spawn(self._receive())
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._background.spawn(self._receive())
 
     async def _watch(self, process: asyncio.subprocess.Process, life_write: int) -> None:
         assert process.stdout
@@ -250,7 +246,7 @@ class WorkerProcess:
         """Somebody else sent SIGTERM to the worker: give it no more work, let it finish as for a stop."""
         if not self.stopping and self.ready:
             self.ready = False
-            self._spawn(self._finish(time.monotonic() + self._options.grace))
+            self._background.spawn(self._finish(time.monotonic() + self._options.grace))
 
     async def stop(self) -> None:
         """Let what is under way finish within the grace, then end the process. See devhost.worker."""
@@ -260,6 +256,10 @@ class WorkerProcess:
         self.stopping = True
         self.ready = False
         if self._channel and not self._stop_heard.is_set():
+            if self.open_requests:
+                # uvicorn stops listening on SIGTERM. A request that was given to this worker a moment ago has to be
+                # accepted by then, or its connection is reset.
+                await asyncio.sleep(min(0.1, self._options.grace / 2))
             self._channel.send({"type": "stop"})
             try:
                 await asyncio.wait_for(self._stop_heard.wait(), min(1.0, self._options.grace))

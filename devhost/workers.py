@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from devhost.background import Background
 from devhost.console import Console
 from devhost.errors import AppLoadError
 from devhost.functions import Function
@@ -51,7 +52,7 @@ class Workers:
         # The functions of the app. Empty before the start.
         self.functions: list[Function] = []
         self._stopping = False
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._retiring = Background(console)
 
     @property
     def all(self) -> list[WorkerProcess]:
@@ -90,21 +91,25 @@ class Workers:
         self.functions = worker.functions
         slot.supervisor = asyncio.create_task(self._supervise(slot, worker))
 
-    async def replace(self) -> None:
+    async def replace(self, accept: Callable[[list[Function]], None]) -> None:
         """Start a new process for every slot, then let the old ones finish and end.
 
-        Raises AppLoadError when the app does not load any more; then the old ones go on.
+        Raises AppLoadError when the app does not load any more, and whatever `accept` raises about its functions; then
+        the old ones go on.
         """
         fresh = await self._start_all()
+        try:
+            accept(fresh[0].functions)
+        except BaseException:
+            await asyncio.gather(*(worker.kill() for worker in fresh))
+            raise
         for slot, worker in zip(self._slots, fresh, strict=True):
             old = slot.worker
             if slot.supervisor:
                 slot.supervisor.cancel()
             self._install(slot, worker)
             if old:
-                retire = asyncio.create_task(old.stop())
-                self._retiring.add(retire)
-                retire.add_done_callback(self._retiring.discard)
+                self._retiring.spawn(old.stop())
         await self.notify()
 
     async def _supervise(self, slot: _Slot, worker: WorkerProcess) -> None:
@@ -187,11 +192,6 @@ class Workers:
         await asyncio.gather(
             *(slot.supervisor for slot in self._slots if slot.supervisor),
             *(worker.stop() for worker in self.all),
-            *self._retiring,
+            self._retiring.wait(),
             return_exceptions=True,
         )
-
-    async def kill(self) -> None:
-        """End all at once."""
-        self._stopping = True
-        await asyncio.gather(*(worker.kill() for worker in self.all))

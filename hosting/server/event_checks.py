@@ -23,7 +23,7 @@ type Json = dict[str, Any]
 TERMINAL = {"response.completed": "completed", "response.failed": "failed", "response.incomplete": "incomplete"}
 """Event type to the status that it brings."""
 
-_SCALARS = (str, int, float, bool, type(None))
+_FLAT = frozenset({str, int, bool, type(None)})
 _INDEXES = ("content_index", "summary_index")
 
 
@@ -44,12 +44,15 @@ def event_type(event: object) -> str:
 def plain_event(event: Mapping[str, Any]) -> Json:
     """A copy of the event. Deltas come by the thousand and are mostly flat: those are copied without a look inside."""
     copy = dict(event)
-    if any(not isinstance(value, _SCALARS) and value != [] for value in copy.values()):
-        copy = _plain(copy, copy["type"])
+    for value in event.values():
+        if type(value) not in _FLAT and not (type(value) is list and not value):
+            copy = _plain(copy, copy["type"])
+            break
     for name in _INDEXES:
         if not isinstance(copy.get(name, 0), int):
             raise HandlerFault(f"{copy['type']} with a {name} that is no integer")
-    if copy["type"].endswith(".delta") and not isinstance(copy.get("delta", ""), str):
+    kind = cast("str", copy["type"])
+    if kind.startswith("response.") and kind.endswith(".delta") and not isinstance(copy.get("delta"), str):
         raise HandlerFault(f"{copy['type']} with a delta that is no string")
     return copy
 

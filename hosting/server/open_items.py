@@ -53,27 +53,31 @@ class OpenItem:
         """What `done` must not change."""
         return self.item.get("id"), self.item["type"], self.item.get("call_id")
 
-    def observe(self, event: Mapping[str, Any]) -> bool:
-        """Take in an inner event. False for a delta of a text that is done; the event then must not go out."""
+    def observe(self, event: Mapping[str, Any]) -> str | None:
+        """Take in an inner event; or, for one that a client could not follow, what is wrong with it."""
         name, _, stage = cast("str", event["type"]).rpartition(".")
         if name in _TEXTS:
             kind = _TEXTS[name]
-            index = event.get(kind.index_field, 0)
-            place = (_LISTS[kind.index_field], index)
-            self._parts.setdefault(place, kind.part(""))
+            place = (_LISTS[kind.index_field], event.get(kind.index_field, 0))
+            if place not in self._parts:
+                return f"its part was not added: {kind.index_field} {place[1]}"
             return self._text(_Key(*place, kind.text_field), stage, event)
         if name in _FIELDS:
             return self._text(_Key("", 0, _FIELDS[name]), stage, event)
         if name in _PARTS and isinstance(event.get("part"), Mapping):
             place = (_LISTS[_PARTS[name]], event.get(_PARTS[name], 0))
-            self._parts[place] = dict(event["part"])
+            if stage == "added" and place[1] != sum(container == place[0] for container, _ in self._parts):
+                return f"parts are added one after the other, which {_PARTS[name]} {place[1]} is not"
             if stage == "done":  # it has its text now
+                if place not in self._parts:
+                    return f"it was not added: {_PARTS[name]} {place[1]}"
                 self._chunks = {key: value for key, value in self._chunks.items() if key[:2] != place}
+            self._parts[place] = dict(event["part"])
         elif name == "response.output_text.annotation":
             part = self._parts.get(("content", event.get("content_index", 0)))
             if part is not None and isinstance(known := part.get("annotations"), list):
                 part["annotations"] = [*cast("list[Any]", known), event.get("annotation")]
-        return True
+        return None
 
     def closed(self) -> Item:
         """The item with all that was said of it, marked as incomplete."""
@@ -90,13 +94,13 @@ class OpenItem:
             item["status"] = _CUT_OFF.get(item["type"], "incomplete")
         return item
 
-    def _text(self, key: _Key, stage: str, event: Mapping[str, Any]) -> bool:
+    def _text(self, key: _Key, stage: str, event: Mapping[str, Any]) -> str | None:
         if stage == "delta":
             if key in self._finished:
-                return False
+                return "the text it belongs to was done"
             self._chunks.setdefault(key, []).append(event["delta"])
         elif stage == "done":
             self._finished.add(key)
             if isinstance(final := event.get(key.field), str):
                 self._chunks[key] = [final]
-        return True
+        return None

@@ -8,6 +8,7 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hosting.identity import Identity, NotAuthenticated
@@ -17,8 +18,10 @@ from hosting.responses import (
     CreateRequest,
     check_open_calls,
     encode_event,
+    item_references,
     parse_create_request,
     parse_json_body,
+    resolve_references,
 )
 from hosting.responses.replay import replay_events
 from hosting.server.background import BackgroundResponses, Submission
@@ -38,6 +41,7 @@ from hosting.state import (
     Turns,
 )
 from hosting.state.idempotency import IdempotencyKeys
+from hosting.state.items import find_items
 from hosting.storage import StorageUnavailable, Store, keys
 from hosting.streaming import streams
 from hosting.tasks import use_scope
@@ -134,6 +138,7 @@ class ResponsesServer:
         body = await self._body(request)
         create = parse_create_request(parse_json_body(body))
         turns = self._turns(scope)
+        create = await _with_referenced_items(turns, create)
         turn = await self._begin(turns, create)
         claims = IdempotencyKeys(self._open_store(), scope)
         if (earlier := await earlier_response(claims, request, body, turn)) is not None:
@@ -265,6 +270,18 @@ class ResponsesServer:
 
     async def _readiness(self, request: Request) -> Response:
         return json_response({"status": "healthy"})
+
+
+async def _with_referenced_items(turns: Turns, create: CreateRequest) -> CreateRequest:
+    """Put the items themselves in the place of references. Raises ApiError 400 for one that is not found."""
+    wanted = item_references(create.input_items)
+    if not wanted:
+        return create
+    found = await find_items(turns, wanted)
+    for identifier in wanted:
+        if identifier not in found:
+            raise ApiError.reference_not_found(identifier)
+    return replace(create, input_items=tuple(resolve_references(create.input_items, found)))
 
 
 async def _pieces(chunks: Sequence[bytes]) -> AsyncIterator[bytes]:

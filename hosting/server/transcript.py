@@ -266,8 +266,8 @@ class Transcript:
         plain = plain_event(event)
         if plain.get("item_id", current.item["id"]) != current.item["id"]:
             raise HandlerFault(f"{kind}: item_id is not that of the item at {index}")
-        if not current.observe(plain):
-            raise HandlerFault(f"{kind} after the text it belongs to was done")
+        if wrong := current.observe(plain):
+            raise HandlerFault(f"{kind}: {wrong}")
         self._start()
         plain["output_index"] = index + self._shift
         self._pass_on(plain)

@@ -32,14 +32,14 @@ class App:
         return file.read_text().splitlines() if file.exists() else []
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def foreign(tmp_path_factory: pytest.TempPathFactory) -> App:
     return App("foreign_app", tmp_path_factory.mktemp("foreign"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def host(foreign: App) -> Iterator[DevHost]:
-    """devhost with the foreign app and one worker, shared by the tests of a module; no timer but the ones they start."""
+    """devhost with the foreign app and one worker, shared by many tests; no timer but the one at its start."""
     disabled = {f"AzureWebJobs.{name}.Disabled": "true" for name in ("tick", "slow_tick")}
     with start_devhost(foreign.dir, env={**foreign.env, **disabled}, storage="none") as running:
         yield running

@@ -36,7 +36,10 @@ def test_settings_of_host_json_are_found_in_any_case(tmp_path: Path):
     host = {
         "version": "2.0",
         "functionTimeout": "-1",
-        "extensions": {"http": {"routeprefix": ""}, "DurableTask": {"HubName": "Mine", "maxConcurrentActivityFunctions": 3}},
+        "extensions": {
+            "http": {"routeprefix": ""},
+            "DurableTask": {"HubName": "Mine", "maxConcurrentActivityFunctions": 3},
+        },
     }
     host_json = load(app(tmp_path, host)).host_json
     assert (host_json.route_prefix, host_json.hub_name, host_json.max_activities) == ("", "Mine", 3)

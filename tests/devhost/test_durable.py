@@ -55,11 +55,11 @@ async def test_fan_out_runs_activities_side_by_side(runs: Runs):
 
 async def test_activity_is_dispatched_within_milliseconds(runs: Runs):
     best = 9.9
-    for _ in range(3):
+    for _ in range(5):
         started = time.monotonic()
         await runs.run("fan_out", [1])
         best = min(best, time.monotonic() - started)
-    assert best < 0.4
+    assert best < 0.5
 
 
 async def test_durable_timer(runs: Runs):
@@ -114,7 +114,7 @@ async def test_client_signals_and_reads_an_entity(runs: Runs):
 
 
 async def test_timer_of_an_earlier_round_does_not_fire_in_a_later_one(runs: Runs):
-    # Two rounds end by an event, each leaving a timer of 0.6 s behind; the third waits its own 0.6 s out.
+    # Two rounds end by an event, each leaving a timer of 1.5 s behind; the third waits its own out.
     instance_id = await runs.start("rounds", 2)
     for _ in range(2):
         await asyncio.sleep(0.25)
@@ -122,7 +122,8 @@ async def test_timer_of_an_earlier_round_does_not_fire_in_a_later_one(runs: Runs
             assert response.status == 202
     last_round = time.monotonic()
     assert (await runs.end(instance_id))["output"] == "timer with 0 left"
-    assert time.monotonic() - last_round > 0.5
+    # The first timer left behind is due a second after the last round began.
+    assert time.monotonic() - last_round > 1.3
 
 
 async def test_id_of_a_finished_orchestration_can_be_used_again(runs: Runs):

@@ -286,3 +286,15 @@ def test_incomplete(client: openai.OpenAI) -> None:
     assert made.incomplete_details is not None
     assert (made.incomplete_details.reason, made.output_text) == ("max_output_tokens", "partial")
     assert ask(client, "[[history]]", made.id).output_text == "history users=2 first=[[incomplete]]"
+
+
+def test_an_item_reference_stands_for_the_item(client: openai.OpenAI) -> None:
+    made = ask(client, "remember me")
+    reference = {"type": "item_reference", "id": made.output[0].id}
+    again = client.responses.create(
+        model="agent",
+        input=[{"role": "user", "content": "first"}, reference, {"role": "user", "content": "[[context]]"}],  # type: ignore[list-item]
+    )
+    assert again.output_text == "context types=message,message,message"
+    with pytest.raises(openai.BadRequestError, match="not found"):
+        client.responses.create(model="agent", input=[{**reference, "id": "msg_" + "0" * 50}])  # type: ignore[list-item]

@@ -168,7 +168,7 @@ def rounds(context: df.DurableOrchestrationContext):
     """Each round leaves a timer behind that must not fire in the next one."""
     left = context.get_input()
     event = context.wait_for_external_event("go")
-    late = context.create_timer(context.current_utc_datetime + timedelta(seconds=0.6))
+    late = context.create_timer(context.current_utc_datetime + timedelta(seconds=1.5))
     winner = yield context.task_any([event, late])
     if winner is late:
         return f"timer with {left} left"

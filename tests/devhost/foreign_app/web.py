@@ -98,13 +98,6 @@ async def slow(req: Request) -> Response:
     return JSONResponse({"slept": True})
 
 
-@blueprint.route(route="block", auth_level=func.AuthLevel.ANONYMOUS)
-async def block(req: Request) -> Response:
-    """Hold the event loop, as an app should not."""
-    time.sleep(float(req.query_params["seconds"]))
-    return Response("done")
-
-
 @blueprint.route(route="env/{name}", auth_level=func.AuthLevel.ANONYMOUS)
 async def env(req: Request) -> Response:
     return Response(json.dumps(os.environ.get(req.path_params["name"])), media_type="application/json")

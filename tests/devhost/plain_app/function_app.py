@@ -3,6 +3,8 @@
 import logging
 import os
 import threading
+import time
+from pathlib import Path
 
 import azure.functions as func
 
@@ -35,14 +37,17 @@ def binary(req: func.HttpRequest) -> func.HttpResponse:
     return func.HttpResponse(bytes(range(256)) + req.get_body(), mimetype="application/octet-stream")
 
 
-@app.route(route="nothing", auth_level=func.AuthLevel.ANONYMOUS)
-def nothing(req: func.HttpRequest) -> func.HttpResponse:
-    return None
-
-
 @app.route(route="fail", auth_level=func.AuthLevel.ANONYMOUS)
 def fail(req: func.HttpRequest) -> func.HttpResponse:
     raise RuntimeError("a failure of its own")
+
+
+@app.route(route="block", auth_level=func.AuthLevel.ANONYMOUS)
+async def block(req: func.HttpRequest) -> str:
+    """Hold the event loop, as an app should not."""
+    (Path(os.environ["JOURNAL"]) / "blocked").touch()
+    time.sleep(60)  # noqa: ASYNC251
+    return "done"
 
 
 @app.route(route="die", auth_level=func.AuthLevel.ANONYMOUS)
