@@ -207,7 +207,8 @@ class _Host:
     def _announce(self) -> None:
         say = self._console.say
         for function, path, methods in self._front.router.listing():
-            say(f"  {function.name}: [{','.join(methods) or 'ANY'}] {self._base_url}{path}")
+            verbs = "ANY" if len(methods) > 5 else ",".join(methods) or "ANY"
+            say(f"  {function.name}: [{verbs}] {self._base_url}{path}")
         for function in self._workers.functions:
             if not function.emulated:
                 self._console.error(f"{function.name} will not run: devhost does not emulate {function.kind}")
