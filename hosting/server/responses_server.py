@@ -69,7 +69,9 @@ class ResponsesServer:
         open_store: Callable[[], Store],
         options: ResponsesServerOptions | None = None,
     ) -> None:
-        self._options = options or ResponsesServerOptions()
+        self._options = options = options or ResponsesServerOptions()
+        self._keep_alive = options.sse_keep_alive_interval_seconds or settings.keep_alive_seconds
+        self._default_model = options.default_model or settings.default_model
         self._background = BackgroundResponses(state, self._options, open_store)
         self._state = state
         self._settings = settings
@@ -152,7 +154,7 @@ class ResponsesServer:
         if create.stream:
             return Response(
                 200,
-                stream_events(run, self._settings.keep_alive_seconds),
+                stream_events(run, self._keep_alive),
                 dict(_SSE_HEADERS),
                 "text/event-stream",
             )
@@ -216,11 +218,11 @@ class ResponsesServer:
         with use_scope(scope):
             stream = await streams.get_or_create(stored.response["id"])
         batches = follow(turns, stored, stream, after)
-        body = sse(batches, self._settings.keep_alive_seconds)
+        body = sse(batches, self._keep_alive)
         return Response(200, body, dict(_SSE_HEADERS), "text/event-stream")
 
     def _model(self, create: CreateRequest) -> str:
-        return create.model or self._settings.default_model
+        return create.model or self._default_model
 
     async def _body(self, request: Request) -> bytes:
         return await request.read(self._settings.max_request_bytes) if request.read is not None else b""
@@ -265,7 +267,7 @@ class ResponsesServer:
 
     async def _models(self, request: Request) -> Response:
         self._identity.caller(request.headers)
-        model: dict[str, Any] = {"id": self._settings.default_model, "object": "model", "created": 0, "owned_by": "app"}
+        model: dict[str, Any] = {"id": self._default_model, "object": "model", "created": 0, "owned_by": "app"}
         return json_response({"object": "list", "data": [model]})
 
     async def _readiness(self, request: Request) -> Response:
