@@ -20,8 +20,9 @@ class Output:
     until it is done.
     """
 
-    def __init__(self, response_id: str, first_sequence_number: int = 0) -> None:
+    def __init__(self, response_id: str, first_sequence_number: int = 0, first_index: int = 0) -> None:
         self._response_id = response_id
+        self._first_index = first_index
         self._events: list[Event] = []
         self._items: list[Item | None] = []
         self.next_sequence_number = first_sequence_number
@@ -42,14 +43,14 @@ class Output:
 
     def add(self, item: Item) -> int:
         """Announce an item that begins; its index in the output."""
-        index = len(self._items)
+        index = self._first_index + len(self._items)
         self._items.append(None)
         self.emit("response.output_item.added", output_index=index, item=item)
         return index
 
     def done(self, index: int, item: Item) -> None:
         """Announce that the item at `index` is complete."""
-        self._items[index] = item
+        self._items[index - self._first_index] = item
         self.emit("response.output_item.done", output_index=index, item=item)
 
     def whole(self, item: Item, started: Item | None = None) -> None:

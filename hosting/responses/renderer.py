@@ -65,9 +65,11 @@ class ResponseRenderer:
         server_calls: ServerCalls = "mcp_call",
         follow_model: bool = False,
         first_sequence_number: int = 0,
+        first_output_index: int = 0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`created_at` and `clock` in seconds since 1970.
+        """`created_at` and `clock` in seconds since 1970. A run that takes the place of an interrupted one goes on after its
+        last number and its last output index: strict clients refuse an index that comes twice.
 
         `server_tools` names functions that the agent executes itself without asking: calls of these show while they
         run (see calls). With `follow_model` the response carries the model that the run reports instead of `model`.
@@ -80,7 +82,7 @@ class ResponseRenderer:
             status="queued",
             conversation_id=conversation_id,
         )
-        self._output = Output(response_id, first_sequence_number)
+        self._output = Output(response_id, first_sequence_number, first_output_index)
         self._calls = Calls(self._output, request.client_tools, server_tools, server_calls)
         self._hosted = HostedItems(self._output)
         self._usage = UsageCounter()

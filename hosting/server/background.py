@@ -11,12 +11,12 @@ from datetime import timedelta
 from typing import Any
 
 from hosting.responses import ApiError, CreateRequest, ResponseRenderer, stored_input_items
-from hosting.server.background_run import BackgroundRun, Work
+from hosting.server.background_run import CANCELLED_GENERATION, BackgroundRun, Work
 from hosting.server.options import ResponsesServerOptions
 from hosting.state import AgentState, StoredResponse, TaskRef, Turn, Turns
 from hosting.state.response_row import running_columns
 from hosting.storage import Insert, Operation, Replace, RowConflict, StorageError, Store, keys
-from hosting.streaming import EventStreamError
+from hosting.streaming import EventStreamError, streams
 from hosting.tasks import (
     LastInputIdPreconditionFailed,
     RetryPolicy,
@@ -25,6 +25,7 @@ from hosting.tasks import (
     TaskContext,
     multi_turn_task,
     task,
+    use_scope,
 )
 from hosting.tasks.engine import Key, Slot, StartRequest, current_engine
 
@@ -139,11 +140,27 @@ class BackgroundResponses:
                 await self._open_store().commit(keys.partition_key(scope, stored.place.chain), [replace])
             except RowConflict:  # it has just ended, or got on: look again
                 continue
+            await _end_stream(scope, stored)
             try:
                 await current_engine().cancel(Key(scope, stored.task.task_id), stored.task.seq)
             except StorageError:  # the run finds its row cancelled when it tries to store its end
                 _log.exception("The run of %s could not be told that it is cancelled", identifier)
             return response
+
+
+async def _end_stream(scope: str, stored: StoredResponse) -> None:
+    """Close the stream of a cancelled response: its terminal event has the number after the last one stored, and that must
+    not change any more. What the run still emits is refused. If this fails, or the process dies before it, the run or the
+    next attempt closes it.
+    """
+    if stored.task is None or not stored.task.stream:
+        return
+    try:
+        with use_scope(scope):
+            stream = await streams.take_over(stored.response["id"], generation=CANCELLED_GENERATION)
+        await stream.close()
+    except EventStreamError as error:
+        _log.warning("The stream of %s could not be closed when it was cancelled: %r", stored.response["id"], error)
 
 
 def _chain_task(chain: str) -> str:

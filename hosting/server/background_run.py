@@ -15,25 +15,30 @@ is marked failed.
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from hosting.responses import ResponseRenderer, parse_create_request
 from hosting.server.agent_run import AgentRun, Event
+from hosting.server.earlier_events import EarlierEvents
 from hosting.state import AgentState, PreviousResponseNotFound, PreviousResponseUnfinished, StoredResponse, Turns
 from hosting.state.lineage import MAIN, Lineage, Place, extend
 from hosting.state.response_row import TurnRecord, response_columns, running_columns
 from hosting.storage import Operation, Put, Replace, RowChanged, RowConflict, RowMissing, Store, keys
-from hosting.streaming import EventStream, EventStreamError, streams
+from hosting.streaming import EventStream, EventStreamError, StreamFenced, streams
 from hosting.tasks import TaskContext, current_scope
 from hosting.tasks.engine import Key, Outcome, current_engine
 
-__all__ = ["FIRST_STORED_EVENT", "INTERRUPTED", "BackgroundRun", "Work"]
+__all__ = ["CANCELLED_GENERATION", "FIRST_STORED_EVENT", "INTERRUPTED", "BackgroundRun", "Work"]
 
 _log = logging.getLogger(__name__)
 
 FIRST_STORED_EVENT = 2
 """Number of the first event that is in the stream."""
+
+CANCELLED_GENERATION = 1 << 30
+"""Of the writer that closes the stream of a cancelled response: later than every attempt's."""
 
 INTERRUPTED = "Server interrupted before completing this response"
 """What a response that is not run again after a crash fails with (the published server's words)."""
@@ -93,8 +98,13 @@ class BackgroundRun:
             _closing.add(closer)
             closer.add_done_callback(_closing.discard)
 
-    async def _take_stream(self, stored: StoredResponse) -> EventStream:
-        return await streams.take_over(stored.response["id"], generation=self._ctx.recovery_count)
+    async def _take_stream(self, stored: StoredResponse) -> EventStream | None:
+        try:
+            return await streams.take_over(stored.response["id"], generation=self._ctx.recovery_count)
+        except StreamFenced:
+            if stored.running:
+                raise
+            return None  # whoever has cancelled it has the stream
 
     async def _begin(self, stored: StoredResponse) -> bool:
         """Mark the response as running, and by that keep an attempt before this one from writing it; False when it was
@@ -114,20 +124,28 @@ class BackgroundRun:
     async def _answer(self, stored: StoredResponse, stream: EventStream | None) -> None:
         request = parse_create_request({**self._work.body, "input": stored.input or []}, allow_private_urls=True)
         items = stored.input or []
-        last = await stream.last_cursor() if stream is not None else None
-        renderer = ResponseRenderer(
-            response_id=self._work.response_id,
-            request=request,
-            model=self._work.model,
-            created_at=stored.response["created_at"],
-            first_sequence_number=0 if last is None else last + 1 - FIRST_STORED_EVENT,
-        )
-        renderer.enqueue()  # these two are announced already, or stand for the ones before a crash
 
         async def emit(events: Sequence[Event]) -> None:
             if stream is not None:
                 for event in events:
                     await stream.emit(event)
+
+        earlier = await _read_earlier(stream) if stream is not None else EarlierEvents()
+        number = max(earlier.next_sequence_number, FIRST_STORED_EVENT)
+        left_open = [
+            {"type": "response.output_item.done", "sequence_number": number + n, "output_index": index, "item": item}
+            for n, (index, item) in enumerate(earlier.left_open())
+        ]
+        await emit(left_open)
+        renderer = ResponseRenderer(
+            response_id=self._work.response_id,
+            request=request,
+            model=self._work.model,
+            created_at=stored.response["created_at"],
+            first_sequence_number=number + len(left_open) - FIRST_STORED_EVENT,
+            first_output_index=earlier.used_indexes,
+        )
+        renderer.enqueue()  # these two are announced already, or stand for the ones before a crash
 
         if stored.response["status"] == "in_progress" and not self._resilient:
             await emit(renderer.fail(message=INTERRUPTED))
@@ -225,3 +243,17 @@ class BackgroundRun:
                 await stream.close()
         except Exception as error:
             _log.info("The stream of %s stays open: %r", self._work.response_id, error)
+
+
+async def _read_earlier(stream: EventStream) -> EarlierEvents:
+    """What an interrupted attempt has put into the stream: it took the stream's end, so nothing comes after that."""
+    earlier = EarlierEvents()
+    last = await stream.last_cursor()
+    if last is None:
+        return earlier
+    async with aclosing(stream.subscribe()) as events:
+        async for event in events:
+            earlier.add(event)
+            if event["sequence_number"] >= last:
+                break
+    return earlier

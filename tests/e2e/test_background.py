@@ -271,3 +271,6 @@ def test_a_killed_worker_is_survived_and_followers_start_over(pair: DevHost) -> 
         assert final.status == "completed"
         assert "".join(text) == final.output_text == " ".join(f"tick{n}" for n in range(30))
         assert b.responses.retrieve(identifier).output_text == final.output_text
+        # The client's own accumulator, which does not know of starting over, accepts the whole stream too.
+        with b.responses.stream(response_id=identifier) as replayed:
+            assert replayed.get_final_response().output_text == final.output_text
