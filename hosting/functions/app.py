@@ -4,13 +4,12 @@ import logging
 import os
 from typing import Any
 
-import azure.functions as func
-
-from hosting.functions.durable_client import DurableApp
 from hosting.functions.http import register_http
+from hosting.functions.invocations import AgentApp
 from hosting.functions.shutdown import Shutdown
 from hosting.functions.tasks import register_tasks
 from hosting.server import ResponsesServer, ResponsesServerOptions
+from hosting.server.invocations import Invocations
 from hosting.settings import load_settings
 from hosting.state import AgentState
 from hosting.storage import Store, check_connection, connect, connect_append_blobs
@@ -20,8 +19,9 @@ from hosting.tasks import current_scope
 __all__ = ["agent_app"]
 
 
-def agent_app(state: AgentState[Any], *, options: ResponsesServerOptions | None = None) -> DurableApp:
-    """A Functions app that serves the agent of `state` over the OpenAI Responses API. Add functions of your own to it.
+def agent_app(state: AgentState[Any], *, options: ResponsesServerOptions | None = None) -> AgentApp:
+    """A Functions app that serves the agent of `state` over the OpenAI Responses API. Add functions of your own to it, and
+    handlers of invocations.
 
     `options` switch on what the seed has off by default: running background responses again after a crash, and steering.
     The settings are checked here, so that a wrong one stops the app from loading and is named in its log. Raises
@@ -48,8 +48,10 @@ def agent_app(state: AgentState[Any], *, options: ResponsesServerOptions | None 
         if store is not None:
             await store.close()
 
-    app = DurableApp(http_auth_level=func.AuthLevel.ANONYMOUS)
+    invocations = Invocations(settings)
+    app = AgentApp(invocations)
     server = ResponsesServer(state, settings, open_store, options)
+    server.routes = {**server.routes, **invocations.routes}
     shutdown.add(server.close)
     register_http(app, server)
     register_tasks(app, open_store, shutdown)

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 __all__ = ["DurableApp", "DurableClientHolder", "NoDurableClient"]
 
 _PARAMETER = "durable_client_of_this_process"
-_CARRIERS = {"httpTrigger", "timerTrigger", "activityTrigger", "queueTrigger", "blobTrigger", "serviceBusTrigger"}
+_CARRIERS = {
+    "httpTrigger",
+    "timerTrigger",
+    "activityTrigger",
+    "queueTrigger",
+    "blobTrigger",
+    "serviceBusTrigger",
+    "eventHubTrigger",
+    "eventGridTrigger",
+    "cosmosDBTrigger",
+}
 
 
 class NoDurableClient(RuntimeError):

@@ -29,8 +29,8 @@ __all__ = [
     "writer_line",
 ]
 
-MOST = 10**16 - 1
-"""The greatest number of an event: 16 digits, which a JSON number holds exactly in most languages."""
+MOST = 2**53 - 1
+"""The greatest number of an event: what a JSON number holds exactly in every language. It has 16 digits."""
 
 _EVENT = re.compile(rb'\{"seq":(\d{1,16}),(?:"at":(\d+(?:\.\d+)?),)?"event":(.+)\}')
 _TORN = b" torn\n"

@@ -210,8 +210,8 @@ class Log:
             return
         portion, tail, _ = read
         self._pace.looked(news=bool(portion.items) or portion.next is not None)
-        if portion.items:
-            self.written_here = False  # a writer of this process would have shown them
+        if self.recent.tail is not None and tail.last > self.recent.tail.last:
+            self.written_here = False  # a writer of this process would have shown it
         self.recent.extend(place.last, portion.items, tail, ended=portion.ended)
         if portion.items or portion.ended:
             self.changed.fire()

@@ -23,7 +23,7 @@ class Capabilities:
     emit_is_durable: bool
     """`emit` returns when the event is stored. Else it may return before; `flush` and `close` wait."""
     any_cursor: bool
-    """Cursors are any comparable values in any order. Else they are integers from 0 to 10**16 - 1, each greater than the
+    """Cursors are any comparable values in any order. Else they are integers from 0 to 2**53 - 1, each greater than the
     one before."""
     event_ttl: bool
     """Each event expires by itself, `ttl_seconds` after its emit. Else only whole streams do, after their close."""
@@ -53,9 +53,9 @@ class StreamTuning:
     """The same while the writer is in this process, which wakes its followers in memory. Reads only serve to notice that
     another process has taken the stream over."""
 
-    segment_bytes: int = 1024 * 1024
-    """A segment is left for a new one when it has this size. A resume reads half a segment in vain on average; a new one
-    costs one request."""
+    segment_bytes: int = 512 * 1024
+    """A segment is left for a new one when it has this size; one append adds at most as much. A resume reads half a
+    segment in vain on average; a new one costs one request, and a replay one read for each."""
 
     segment_appends: int = 10_000
     """Or when it has taken this many appends. A blob takes 50,000; small ones keep a resume's read small."""

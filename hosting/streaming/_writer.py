@@ -129,7 +129,6 @@ class Writer:
                     await self._append(writer_line(self.owner, last, torn=bool(place.held)))
                 except StreamFenced:
                     continue  # the writer before was faster once more
-                self.check()
                 self.claimed = self._introduced = True
                 self.queued = last
                 self._log.publish(last, [], self._place, ended=False)

@@ -1,11 +1,22 @@
 """One attempt: from the lease to a stored outcome, with everything that may go wrong in between."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from hosting.storage import Delete, Entity, Operation, Put, Replace, RowConflict, StorageError, TransactionTooLarge
+from hosting.storage import (
+    Delete,
+    Insert,
+    Operation,
+    Put,
+    Replace,
+    RowConflict,
+    StorageError,
+    TransactionTooLarge,
+)
+from hosting.tasks._attempt_rows import AttemptRows, metadata_values
 from hosting.tasks._caller import use_scope
 from hosting.tasks._codec import JSONValue
 from hosting.tasks._context import DEFERRED, TaskContext
@@ -42,8 +53,9 @@ class Attempt:
     transaction: there is no state in which some of them hold.
     """
 
-    def __init__(self, engine: "Engine", key: Key, declared: Declared, record: Record, slot: Slot, etag: str) -> None:
+    def __init__(self, engine: "Engine", key: Key, declared: Declared, record: Record, etag: str) -> None:
         self._engine, self._clock, self._options = engine, engine.clock, engine.options
+        slot = cast("Slot", record.active)
         self._key, self._declared, self.slot = key, declared, slot
         self._held = Held(engine.store, key, record, etag)
         self._input_etag: str | None = None
@@ -64,18 +76,23 @@ class Attempt:
     def add_terminal_rows(self, rows: TerminalRows) -> None:
         self._terminal_rows = rows
 
-    async def run(self) -> Verdict:
-        """Run to the end of the attempt. Raises CancelledError when the platform cancels the call; the lease is released."""
+    async def run(self, rows: "asyncio.Task[AttemptRows]") -> Verdict:
+        """Run to the end of the attempt; `rows` are being read.
+
+        Raises CancelledError when the platform cancels the call; the lease is released then.
+        """
         background: list[asyncio.Task[None]] = []
         try:
             try:
-                self._spaces, document = await self._load()
+                document = self._take(await rows)
             except StorageError as error:
                 _log.warning("task %s: its input can't be read, trying again: %r", self._key.task_id, error)
                 return await self._release(pause=1.0)
             value, invalid = self._decode(document)
             if invalid is not None:
                 return await self._finish(failed(invalid))
+            if self._engine.shutdown.is_set():
+                return await self._release(pause=1.0)
             context = self._context = self._make_context(value)
             self.keeper.attach(context)
             background = [asyncio.create_task(watch) for watch in self.keeper.watches()]
@@ -89,24 +106,14 @@ class Attempt:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
 
-    async def _load(self) -> tuple[MetadataSpaces, JSONValue]:
-        """Input and metadata: one round trip, and none for metadata that is not there."""
-        record, partition = self._held.record, self._key.partition
-        names = record.namespaces
-        rows = [self._key.input_row(self.slot.seq), *(self._key.metadata_row(record.epoch, name) for name in names)]
-        found = await asyncio.gather(*(self._engine.store.get(partition, row) for row in rows))
-        stored: dict[str, dict[str, JSONValue]] = {}
-        for name, entity in zip(names, found[1:], strict=True):
-            if entity is not None:
-                stored[name] = cast("dict[str, JSONValue]", entity.documents.get("values") or {})
-                self._metadata_etags[name] = entity.etag
-        return MetadataSpaces(stored, self._flush), self._input(found[0])
-
-    def _input(self, entity: Entity | None) -> JSONValue:
-        if entity is None:
+    def _take(self, rows: AttemptRows) -> JSONValue:
+        """Take over what was read; the stored input."""
+        self._spaces = MetadataSpaces({name: metadata_values(row) for name, row in rows.metadata.items()}, self._flush)
+        self._metadata_etags = {name: row.etag for name, row in rows.metadata.items()}
+        if rows.input is None:
             return None
-        self._input_etag = entity.etag
-        return cast("JSONValue", entity.documents.get("input"))
+        self._input_etag = rows.input.etag
+        return cast("JSONValue", rows.input.documents.get("input"))
 
     def _decode(self, document: JSONValue) -> tuple[Any, Exception | None]:
         if self._input_etag is None:
@@ -170,7 +177,7 @@ class Attempt:
         error = handler.exception()
         if error is None:
             if (value := handler.result()) is DEFERRED:
-                verdict = await self._release()
+                verdict = await self._release(keep_metadata=True)
                 self._engine.waiters.defer(self._key, self.slot.seq)
                 return verdict
             return await self._finish(completed(value, self._declared.output))
@@ -187,9 +194,8 @@ class Attempt:
         if not policy.should_retry(context.retry_attempt, error):
             return None
         delay = policy.compute_delay(context.retry_attempt)
-        return (
-            None if self._clock.now() + delay >= self.keeper.deadline else delay
-        )  # there would be no time left for it
+        in_time = self._clock.now() + delay < self.keeper.deadline
+        return delay if in_time else None
 
     def _failure(self, error: Exception) -> Outcome:
         policy, attempt = self._declared.retry, self._held.record.retry_attempt
@@ -219,11 +225,13 @@ class Attempt:
                 outcome = failed(unstorable)
         try:
             result = await self._store_outcome(outcome, changed)
-        except (TransactionTooLarge, ValueError, TypeError) as error:
-            # Not even all of it in blobs fits, or a row of the caller is malformed: no repetition will help.
+        except Exception as error:
+            if isinstance(error, StorageError) and not isinstance(error, TransactionTooLarge):
+                raise
+            # Too large even with everything in blobs, or rows of the caller that can't be written: trying again is no use.
             _log.exception("task %s: its outcome can't be stored", self._key.task_id)
-            outcome, changed, self._terminal_rows = failed(error), {}, None
-            result = await self._store_outcome(outcome, changed)
+            outcome, changed = failed(error), {}
+            result = await self._store_failure(outcome)
         if isinstance(result, Refused) and not await self._was_stored():
             _log.warning("task %s: the lease was lost, what the attempt did does not count", self._key.task_id)
             return Verdict("again")
@@ -232,6 +240,14 @@ class Attempt:
         await self._engine.drop_index(self._key, self.slot)
         ended = isinstance(result, Transition) and result.record.status != "in_progress"
         return Verdict("done" if ended else "again")
+
+    async def _store_failure(self, outcome: Outcome) -> Transition | Refused:
+        """With the rows that the caller has for a failure, and without them when those can't be written either."""
+        try:
+            return await self._store_outcome(outcome, {})
+        except (TransactionTooLarge, ValueError, TypeError, LookupError, AttributeError):
+            self._terminal_rows = None
+            return await self._store_outcome(outcome, {})
 
     async def _store_outcome(
         self, outcome: Outcome, changed: dict[str, dict[str, JSONValue]], conflict: RowConflict | None = None
@@ -278,12 +294,15 @@ class Attempt:
             return False
         return entity is not None and entity.fields.get("generation") == self._held.generation
 
-    async def _release(self, pause: float = 0.0) -> Verdict:
-        """End without an outcome. If that can't be written, the lease lapses by itself."""
-        try:
-            changed = self._spaces.dirty()
-        except (TypeError, ValueError):
-            changed = {}
+    async def _release(self, pause: float = 0.0, *, keep_metadata: bool = False) -> Verdict:
+        """End without an outcome. If that can't be written, the lease lapses by itself.
+
+        Metadata is stored only where the handler itself has come to an end: half a turn's would be there twice afterwards.
+        """
+        changed: dict[str, dict[str, JSONValue]] = {}
+        if keep_metadata:
+            with contextlib.suppress(TypeError, ValueError):
+                changed = self._spaces.dirty()
         event = Release(self._clock.now(), self._held.generation, self._names(changed))
         try:
             await self._held.write(event, lambda transition: self._metadata_rows(transition, changed))
@@ -312,7 +331,12 @@ class Attempt:
             etag = self._metadata_etags.pop(name, None)
             documents: Any = {"values": values}
             fields = {"namespace": name}
-            operations.append(Put(row, fields, documents) if etag is None else Replace(row, fields, documents, etag))
+            if etag is not None:
+                operations.append(Replace(row, fields, documents, etag))
+            elif name in self._held.record.namespaces:
+                operations.append(Put(row, fields, documents))
+            else:  # the first of its name, which needs no look at what it replaces
+                operations.append(Insert(row, fields, documents))
         return operations
 
     async def _write_patiently(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hosting.tasks._engine import Engine
 from hosting.tasks._exceptions import TaskManagerNotInitialized
 
-__all__ = ["current_engine", "set_engine"]
+__all__ = ["current_engine", "installed_engine", "set_engine", "swap_engine"]
 
 _factory: Callable[[], Engine] | None = None
 _engine: Engine | None = None
@@ -27,6 +27,19 @@ def current_engine() -> Engine:
             )
         _engine = _factory()
     return _engine
+
+
+def swap_engine(engine: Engine | None) -> Callable[[], None]:
+    """Install an engine for a while; call what is returned to have back what was there, made already or not."""
+    global _engine, _factory
+    before = (_engine, _factory)
+
+    def undo() -> None:
+        global _engine, _factory
+        _engine, _factory = before
+
+    _engine, _factory = engine, None
+    return undo
 
 
 def installed_engine() -> Engine | None:

@@ -6,16 +6,18 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hosting.storage import Delete, Operation, Replace, RowConflict, StorageError, StorageUnavailable, Store
+from hosting.storage import Delete, Operation, Replace, RowConflict, StorageUnavailable, Store
 from hosting.tasks import _registry
 from hosting.tasks._acceptance import Acceptance, Accepted, StartRequest, drop_index_row, load_record
 from hosting.tasks._attempt import Attempt, TerminalRows
+from hosting.tasks._attempt_rows import AttemptRows, load_rows
 from hosting.tasks._context import TaskContext
 from hosting.tasks._events import CancelInput, DeleteTask, TakeLease
 from hosting.tasks._exceptions import TaskDeferred
 from hosting.tasks._options import TaskOptions
 from hosting.tasks._outcome import CANCELLED, Outcome
 from hosting.tasks._record import Record, Refused, Slot, Transition, apply, slots
+from hosting.tasks._registry import Declared
 from hosting.tasks._rows import Key, decode_record, encode_record, outcome_range, task_rows_range
 from hosting.tasks._seams import Clock, Driver, SystemClock, Verdict
 from hosting.tasks._waiters import DEFERRED_HERE, Waiters
@@ -83,28 +85,36 @@ class Engine:
                 return Verdict("again", 1.0)
             now = self.clock.now()
             if record.lease_owner == owner:  # taken, and only the answer was lost
-                taken, etag = record, entity.etag
-            else:
-                event = TakeLease(now, owner, self.options.lease.total_seconds(), self.options.skew.total_seconds())
-                transition = apply(record, event)
-                if isinstance(transition, Refused):
-                    return Verdict("again", max(0.05, transition.until - now)) if transition.until else Verdict("done")
-                taken = transition.record
-                replace = Replace(key.record_row, encode_record(taken), {}, entity.etag)
-                try:
-                    etag = (await self.store.commit(key.partition, [replace]))[key.record_row]
-                except RowConflict:
-                    continue
-                except StorageUnavailable:
-                    await self.clock.sleep(0.2)
-                    continue
-            assert taken.active is not None
-            return await self._run(Attempt(self, key, declared, taken, taken.active, etag), key)
+                return await self._run(key, declared, record, entity.etag)
+            event = TakeLease(now, owner, self.options.lease.total_seconds(), self.options.skew.total_seconds())
+            transition = apply(record, event)
+            if isinstance(transition, Refused):
+                return Verdict("again", max(0.05, transition.until - now)) if transition.until else Verdict("done")
+            taken = transition.record
+            replace = Replace(key.record_row, encode_record(taken), {}, entity.etag)
+            # The input is read meanwhile: one round trip less before the handler begins.
+            rows = asyncio.create_task(load_rows(self.store, key, taken))
+            try:
+                etag = (await self.store.commit(key.partition, [replace]))[key.record_row]
+            except RowConflict:
+                await _drop(rows)
+                continue
+            except StorageUnavailable:
+                await _drop(rows)
+                await self.clock.sleep(0.2)
+                continue
+            except BaseException:
+                await _drop(rows)
+                raise
+            return await self._run(key, declared, taken, etag, rows)
 
-    async def _run(self, attempt: Attempt, key: Key) -> Verdict:
+    async def _run(
+        self, key: Key, declared: Declared, record: Record, etag: str, rows: "asyncio.Task[AttemptRows] | None" = None
+    ) -> Verdict:
+        attempt = Attempt(self, key, declared, record, etag)
         self._attempts[key] = attempt
         try:
-            return await attempt.run()
+            return await attempt.run(rows or asyncio.create_task(load_rows(self.store, key, record)))
         finally:
             if self._attempts.get(key) is attempt:
                 del self._attempts[key]
@@ -201,7 +211,7 @@ class Engine:
         it was accepted a moment ago, so that looking at once is not worth it.
 
         Raises TaskDeferred when the attempt in this process gave the work back, TaskFailed when the outcome is no longer
-        kept. Storage errors while waiting are survived.
+        kept, StorageDenied and CorruptValue. An outage of storage is waited out.
         """
         pause, longest = self.options.poll_first.total_seconds(), self.options.poll_last.total_seconds()
         mine = self.waiters.add(key, seq)
@@ -219,7 +229,7 @@ class Engine:
                         found = await self.outcome(key, input_id, seq) or _EXPIRED
                     if found is not None:
                         return found
-                except StorageError as error:
+                except StorageUnavailable as error:
                     _log.warning("task %s: waiting for its outcome: %r", key.task_id, error)
                 # A local attempt wakes us; then looking often is only a precaution.
                 await self._pause(mine, longest if self.live(key, seq) is not None else pause)
@@ -271,3 +281,8 @@ _EXPIRED = Outcome(
     "failed",
     error={"type": "OutcomeExpired", "message": "the outcome of this input is no longer kept", "traceback": ""},
 )
+
+
+async def _drop(rows: "asyncio.Task[AttemptRows]") -> None:
+    rows.cancel()
+    await asyncio.gather(rows, return_exceptions=True)

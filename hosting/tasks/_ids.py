@@ -2,7 +2,7 @@
 grammar allows is never more than what storage takes."""
 
 import re
-import uuid
+import secrets
 
 __all__ = ["check_id", "check_name", "new_input_id", "new_task_id"]
 
@@ -27,8 +27,8 @@ def check_name(value: object) -> str:
 
 
 def new_task_id() -> str:
-    return uuid.uuid4().hex
+    return secrets.token_hex(16)
 
 
 def new_input_id() -> str:
-    return f"input-{uuid.uuid4().hex}"
+    return f"input-{secrets.token_hex(16)}"

@@ -17,6 +17,7 @@ from hosting.tasks._seams import Clock
 __all__ = ["Keeper"]
 
 _log = logging.getLogger("hosting.tasks")
+_AFTER_ERROR = 1.0
 
 
 class Keeper:
@@ -49,7 +50,9 @@ class Keeper:
         return [self._renew(), self._watch_lease(), self._watch_time(), self._stop_when_lost()]
 
     def observe(self, record: Record) -> None:
-        """A newer version of the record is known."""
+        """A version of the record is known. It may be older than ours: news can overtake each other within a process."""
+        if record.generation < self._held.generation:
+            return
         if not self._is_ours(record):
             self.lose()
             if record.status == "deleted":
@@ -96,6 +99,7 @@ class Keeper:
                         self.observe(record)
             except StorageError as error:
                 _log.warning("a lease could not be renewed, trying again: %r", error)
+                await self._clock.sleep(min(look, _AFTER_ERROR))
 
     async def _beat(self) -> None:
         now, seconds = self._clock.now(), self._options.lease.total_seconds()

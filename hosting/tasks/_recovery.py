@@ -65,7 +65,9 @@ async def _look(engine: Engine, key: Key, entries: list[IndexEntry], report: Sca
     record = None if entity is None else decode_record(entity)
     if record is not None:
         since = idle_since(record, options.skew.total_seconds())
-        if since is not None and now - since > options.idle.total_seconds():
+        # A lease that has lapsed means that its holder is gone; work without one may have a driver on its way.
+        patience = 0.0 if record.lease_owner is not None else options.idle.total_seconds()
+        if since is not None and now - since > patience:
             report.driven += 1
             await engine.drive(key, record)
     open_inputs = {slot.nonce for slot in slots(record)} if record is not None else set[str]()
