@@ -95,7 +95,9 @@ class _Host:
             durable_http.PREFIX: durable_http.DurableHttp(self._hub).handle,
         }
         self._front = Front(self._workers, session, self._inputs, self._keys, reserved, self._console)
-        server = web.Server(self._front.handle, handler_cancellation=True, access_log=None, lingering_time=0)
+        server = web.Server(
+            self._front.handle, handler_cancellation=True, access_log=None, lingering_time=0, auto_decompress=False
+        )
         runner = web.ServerRunner(server, shutdown_timeout=1)
         await runner.setup()
         self._cleanup.push_async_callback(runner.cleanup)

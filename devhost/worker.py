@@ -13,10 +13,11 @@ How a stop goes, and what Azure does
 
     Azure promises less. The Functions host drains first (no new triggers, invocations under way may finish: on Flex
     Consumption up to an hour on scale-in) and then ends the worker with SIGKILL; its Python worker, as far as we
-    know, does not take the WorkerTerminate message, so no handler runs. SIGTERM reaches a worker only when the platform stops the container,
-    and without a handler of the app the process is gone at once. So a handler is worth having and nothing may rely
-    on it. uvicorn's handler is there in Azure as well: it is installed after function_app.py was imported and
-    replaces one set there with `signal.signal`, which then runs after uvicorn has drained.
+    know, does not take the WorkerTerminate message, so no handler runs. SIGTERM reaches a worker only when the
+    platform stops the container, and without a handler of the app the process is gone at once. So a handler is
+    worth having and nothing may rely on it. uvicorn's handler is there in Azure as well: it is installed after
+    function_app.py was imported and replaces one set there with `signal.signal`, which then runs after uvicorn has
+    drained.
 """
 
 import asyncio

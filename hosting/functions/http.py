@@ -8,10 +8,11 @@ import re
 
 import azure.functions as func
 from azurefunctions.extensions.http import fastapi  # pyright: ignore[reportMissingTypeStubs]
+from starlette.requests import ClientDisconnect
 
 from hosting.functions.durable_client import DurableApp
 from hosting.responses import ApiError
-from hosting.server import Request, Response, ResponsesServer
+from hosting.server import ClientGone, Request, Response, ResponsesServer
 
 __all__ = ["register_http"]
 
@@ -48,11 +49,14 @@ def _from_http(request: fastapi.Request) -> Request:
     async def read(limit: int) -> bytes:
         chunks: list[bytes] = []
         size = 0
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > limit:
-                raise ApiError.request_too_large(limit)
-            chunks.append(chunk)
+        try:
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > limit:
+                    raise ApiError.request_too_large(limit)
+                chunks.append(chunk)
+        except ClientDisconnect:
+            raise ClientGone from None
         return b"".join(chunks)
 
     async def disconnected() -> None:

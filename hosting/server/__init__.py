@@ -1,7 +1,7 @@
 """The Responses server, free of any web framework: it takes requests as values and returns responses as values."""
 
-from hosting.server.http import Request, Response, json_response
+from hosting.server.http import ClientGone, Request, Response, json_response
 from hosting.server.options import ResponsesServerOptions
 from hosting.server.responses_server import ResponsesServer
 
-__all__ = ["Request", "Response", "ResponsesServer", "ResponsesServerOptions", "json_response"]
+__all__ = ["ClientGone", "Request", "Response", "ResponsesServer", "ResponsesServerOptions", "json_response"]

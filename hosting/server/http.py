@@ -8,13 +8,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Request", "Response", "json_response"]
+__all__ = ["ClientGone", "Request", "Response", "json_response"]
 
 
 async def _never_gone() -> None:
     import asyncio
 
     await asyncio.Event().wait()
+
+
+class ClientGone(Exception):
+    """The client hung up while its request was being read. Nobody waits for an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Request:
     query: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     path_params: Mapping[str, str] = field(default_factory=dict[str, str])
     read: Callable[[int], Awaitable[bytes]] | None = None
-    """Reads the body; given the limit in bytes, raises ApiError 413 when the body is longer."""
+    """Reads the body; given the limit in bytes, raises ApiError 413 when the body is longer, and ClientGone."""
     disconnected: Callable[[], Awaitable[None]] = _never_gone
     """Returns when the client has gone. Call it only after the body was read."""
 

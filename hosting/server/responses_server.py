@@ -27,7 +27,7 @@ from hosting.responses.replay import replay_events
 from hosting.server.background import BackgroundResponses, Submission
 from hosting.server.follow import follow, sse
 from hosting.server.foreground import ForegroundTurn, finish_running, run_to_end, stream_events
-from hosting.server.http import Request, Response, json_response
+from hosting.server.http import ClientGone, Request, Response, json_response
 from hosting.server.idempotency import earlier_response
 from hosting.server.input_items import list_input_items
 from hosting.server.options import ResponsesServerOptions
@@ -92,6 +92,8 @@ class ResponsesServer:
         started = time.perf_counter()
         try:
             response = await self._endpoint(route, request)(request)
+        except ClientGone:
+            response = Response(499)
         except ApiError as error:
             response = json_response(error.body(), error.status, error.headers)
         except NotAuthenticated as error:
@@ -225,6 +227,13 @@ class ResponsesServer:
         return create.model or self._default_model
 
     async def _body(self, request: Request) -> bytes:
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise ApiError(
+                "Compressed request bodies are not supported: send it without content-encoding.",
+                status=415,
+                type="invalid_request_error",
+                code="unsupported_content_encoding",
+            )
         return await request.read(self._settings.max_request_bytes) if request.read is not None else b""
 
     async def _retrieve(self, request: Request) -> Response:
