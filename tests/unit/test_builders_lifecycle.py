@@ -195,6 +195,7 @@ def test_a_stream_from_a_stored_response_may_leave_out_created() -> None:
 def test_the_stored_response_itself_is_not_changed() -> None:
     persisted = stored(message("msg_1", "one"))
     stream = ResponseEventStream(response=persisted)
+    stream.response["output"][0]["status"] = "changed"
     list(stream.output_item_message("two"))
     stream.emit_failed(metadata={"x": "y"})
     assert persisted["output"] == [message("msg_1", "one")]
