@@ -66,7 +66,7 @@ class AgentRun:
     def record(self, renderer: ResponseRenderer) -> TurnRecord:
         """What to store of the turn. Raises TypeError for a session that can't be read back."""
         continues = renderer.response["status"] in ("completed", "incomplete")
-        if (renderer.response["incomplete_details"] or {}).get("reason") == "steered":
+        if renderer.response["incomplete_details"] == {"reason": "steered"}:
             self._remember_interrupted(renderer)
         return TurnRecord(
             response=renderer.response,

@@ -29,6 +29,7 @@ from hosting.server.agent_run import AgentRun, Emit, Event
 from hosting.server.channel import Channel
 from hosting.state import Turn, Turns
 from hosting.storage import StorageError
+from hosting.tasks import use_scope
 
 __all__ = ["ForegroundTurn", "finish_running", "run_to_end", "stream_events"]
 
@@ -50,6 +51,8 @@ class ForegroundTurn:
     turns: Turns
     model: str
     store: bool
+    scope: str
+    """On whose behalf: tasks that the agent starts are the caller's."""
     longest: float
     """Seconds after which the run is ended, whether or not somebody still waits."""
 
@@ -64,7 +67,8 @@ class ForegroundTurn:
             await emit(renderer.start())
             try:
                 async with asyncio.timeout(self.longest):
-                    await run.run(renderer, emit, stream=self.request.stream)
+                    with use_scope(self.scope):
+                        await run.run(renderer, emit, stream=self.request.stream)
             except TimeoutError:
                 _log.warning("%s took longer than %.0f s", self.turn.response_id, self.longest)
                 await emit(renderer.fail(message=_TOO_LONG))

@@ -151,7 +151,7 @@ class ResponsesServer:
             return await self._submit(Submission(create, turn, turns, scope, self._model(create), int(time.time())))
         target = await self._state.get_target()
         run = ForegroundTurn(
-            create, target, turn, turns, self._model(create), create.store, self._settings.foreground_seconds
+            create, target, turn, turns, self._model(create), create.store, scope, self._settings.foreground_seconds
         )
         if create.stream:
             return Response(

@@ -17,7 +17,7 @@ from hosting.streaming._lines import is_end
 from hosting.streaming._log import Log
 from hosting.streaming._log_stream import LogStream, Rules
 from hosting.streaming._options import Capabilities, StreamTuning
-from hosting.streaming._segments import segment_name
+from hosting.streaming._segments import Place, segment_name
 from hosting.streaming._slots import Slots
 
 __all__ = ["LogBacking"]
@@ -63,12 +63,13 @@ class LogBacking:
         async with self._lock(prefix):
             if (writing := self._writing(prefix)) is not None:
                 return writing
+            known = self._tail(prefix)
             with _storage_errors():
                 infos = await self._store().list(prefix)
                 if not infos or await self._expired(infos):
                     self._forget(prefix)
                     raise EventStreamNotFoundError(f"no stream {id!r}")
-            return self._open(prefix, infos)
+            return self._open(prefix, infos, known)
 
     async def get_or_create(self, id: str) -> LogStream:
         """See `Backing.get_or_create`. Requests as `get`, and one to create or to see who writes."""
@@ -145,16 +146,17 @@ class LogBacking:
         self, prefix: str, generation: int | None = None
     ) -> tuple[LogStream, Sequence[BlobInfo]]:
         """The stream, and what is stored of it. A new writer, if one is made, gets `generation`."""
+        known = self._tail(prefix)
         with _storage_errors():
             infos = await self._store().list(prefix)
             if infos and await self._expired(infos):
                 await self._remove(prefix)
                 infos = []
             if infos:
-                return self._open(prefix, infos, generation), infos
+                return self._open(prefix, infos, known, generation), infos
             self._forget(prefix)
             created = await self._store().create(segment_name(prefix, 0))
-        stream = self._open(prefix, [], generation)
+        stream = self._open(prefix, [], None, generation)
         if created:
             stream.log.begin()
             stream.writer.begin()
@@ -162,9 +164,17 @@ class LogBacking:
             stream.writer.inherit(None)
         return stream, []
 
-    def _open(self, prefix: str, infos: Sequence[BlobInfo], generation: int | None = None) -> LogStream:
+    def _tail(self, prefix: str) -> Place | None:
+        """How far this process has come. Ask it before a listing: while that is on its way, reading goes on."""
         held = self._slots.get(prefix)
-        if held is not None and (held.log.deleted or _is_another(held.log, infos)):
+        return held.log.recent.tail if held is not None else None
+
+    def _open(
+        self, prefix: str, infos: Sequence[BlobInfo], known: Place | None, generation: int | None = None
+    ) -> LogStream:
+        """`known` is what `_tail` said before `infos` were listed."""
+        held = self._slots.get(prefix)
+        if held is not None and (held.log.deleted or _is_another(known, infos)):
             self._forget(prefix)
             held = None
         log = held.log if held is not None else Log(self._store(), prefix, self._tuning)
@@ -200,12 +210,12 @@ class LogBacking:
                 await self._store().delete(info.name)
 
 
-def _is_another(log: Log, infos: Sequence[BlobInfo]) -> bool:
-    """Whether the stream in the store can't be the one that this process knows: deleted and made anew elsewhere."""
-    tail = log.recent.tail
-    if tail is None or tail.offset == 0:
+def _is_another(known: Place | None, infos: Sequence[BlobInfo]) -> bool:
+    """Whether the stream in the store can't be the one of which this process knew `known`: deleted and made anew
+    elsewhere."""
+    if known is None or known.offset == 0:
         return False
-    return all(info.name != tail.segment or info.size < tail.offset for info in infos)
+    return all(info.name != known.segment or info.size < known.offset for info in infos)
 
 
 @contextmanager

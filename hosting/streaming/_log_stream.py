@@ -100,9 +100,10 @@ class LogStream:
             return None
         if not self._rules.numbered:
             return await self._greatest()
-        if self.writer.active or self.writer.closed:
+        if self.writer.closed:
             last = self.writer.queued
         else:
+            # Also while this process writes: it may have been taken over without having tried to write since.
             last = (await self.log.retry(self.log.end, self.log.check)).place.last
         return last if last >= 0 else None
 

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import contextlib
 import os
 import random
 import secrets
@@ -65,18 +66,28 @@ class Run:
                     await asyncio.sleep(0.3)
             self.promise(name, run, n)
 
+    def kill_one(self) -> tuple[int, int]:
+        """Kill a worker that lives; its number and process id."""
+        while True:
+            workers = sorted(self.host.status().items())
+            living = [(n, w["pid"]) for n, w in workers if w["ready"] and w["pid"] not in self.killed]
+            if living:
+                worker, pid = self.rng.choice(living)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    self.killed[pid] = time.time()
+                    return worker, pid
+            time.sleep(0.1)
+
     async def kills(self) -> None:
         for number in range(KILLS):
             await asyncio.sleep(1.0 + 3.0 * self.rng.random())
             if number == KILLS // 2:
                 await asyncio.to_thread(self.host.wipe_hub)
-            worker = self.rng.choice(sorted(self.host.status()))
-            state = self.host.status()[worker]
-            os.kill(state["pid"], signal.SIGKILL)
-            self.killed[state["pid"]] = time.time()
+            worker, pid = await asyncio.to_thread(self.kill_one)
             # The other one goes on; now and then both are down.
             if self.rng.random() < 0.7:
-                await asyncio.to_thread(self.host.wait_for_worker, worker, instead_of=state["pid"])
+                await asyncio.to_thread(self.host.wait_for_worker, worker, instead_of=pid)
 
     async def go(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -12,7 +12,8 @@ from demo_agent import create_demo_chat_client
 from hosting.server import Request, Response, ResponsesServer
 from hosting.settings import load_settings
 from hosting.state import AgentState, TableHistoryProvider
-from hosting.storage import MemoryBlobs, MemoryTables, StorageUnavailable, Store
+from hosting.storage import MemoryBlobs, MemoryTables, StorageUnavailable, Store, keys
+from hosting.tasks import current_scope
 
 Body = dict[str, Any]
 
@@ -126,6 +127,7 @@ class ScriptedAgent:
         self.pause = pause
         self.state = state
         self.closed = 0
+        self.scopes: list[str] = []
 
     def create_session(self, *, session_id: str | None = None) -> AgentSession:
         return AgentSession(session_id=session_id)
@@ -136,6 +138,7 @@ class ScriptedAgent:
     def run(self, messages: Any = None, *, stream: bool = False, session: AgentSession, **kwargs: Any) -> Any:
         if self.state is not None:
             session.state.update(self.state)
+        self.scopes.append(current_scope())
         session.state["turns"] = session.state.get("turns", 0) + 1
         updates = self._updates(session.state["turns"])
         if stream:
@@ -261,3 +264,11 @@ async def test_a_run_that_nobody_reports_as_abandoned_ends_by_itself(streams: bo
     answer = (await stream(server, "hi"))[-1]["response"] if streams else await create(server, "hi")
     assert (answer["status"], agent.closed) == ("failed", 1)
     assert "background" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_tasks_that_an_agent_starts_belong_to_the_caller(streams: bool) -> None:
+    agent = ScriptedAgent()
+    server = serve(lambda: agent)
+    await (stream(server, "hi") if streams else create(server, "hi"))
+    assert agent.scopes == [keys.scope("development", None)]
