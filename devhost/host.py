@@ -219,6 +219,8 @@ class _Host:
                 say(f"  {function.name}: {function.kind} {schedule}".rstrip())
             for kind in function.unsupported_bindings:
                 self._console.error(f"{function.name}: devhost does not emulate its {kind} binding")
+        for worker in self._workers.all:
+            say(f"  worker {worker.number}: pid {worker.pid}")
         if self._keys:
             say(f"function key {self._keys.function}, master key {self._keys.master}")
         if self._azurite:

@@ -5,6 +5,7 @@ are never changed. A client that goes away is felt by the worker at once, becaus
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Iterable
 
 from aiohttp import (
@@ -186,5 +187,6 @@ async def _answer(request: web.BaseRequest, upstream: ClientResponse, worker: Wo
         if request.transport:
             request.transport.close()
         raise asyncio.CancelledError from None
-    await response.write_eof()
+    with contextlib.suppress(ConnectionError):  # the client went at the very end
+        await response.write_eof()
     return response

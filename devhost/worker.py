@@ -105,6 +105,8 @@ class _Worker:
 
     def _on_sigterm(self) -> None:
         if self._before_stop is None:
+            # Its lifespan task is cancelled with the loop, which it logs as an error with a traceback.
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
             self._before_stop = asyncio.all_tasks()
             self._channel.send({"type": "stopping"})
 

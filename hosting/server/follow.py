@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from typing import Any
 
-from hosting.responses import DONE, KEEP_ALIVE, encode_event
+from hosting.responses import DONE, encode_event
 from hosting.server.background_run import FIRST_STORED_EVENT
 from hosting.state import StoredResponse, Turns
 from hosting.streaming import EventStream, EventStreamNotFoundError
@@ -24,6 +24,10 @@ _LOOK = 2.0
 
 _STRAGGLERS = 1.0
 """Seconds of silence after which the stream of a run that has ended is asked whether it has more: it should be closed."""
+
+_KEEP_ALIVE = b": keep-alive\n"
+"""A comment without the blank line after it. openai-python keeps the last `id:` and takes a blank line after a comment for
+an event without data, which it then fails to parse."""
 
 _FINAL_PAUSE = 0.05
 """Seconds between two looks at the row while a closed stream's response is about to become final."""
@@ -64,7 +68,7 @@ async def sse(batches: AsyncIterator[list[Event]], keep_alive_seconds: float) ->
         elif loop.time() - spoken < keep_alive_seconds:
             continue
         else:
-            yield KEEP_ALIVE
+            yield _KEEP_ALIVE
         spoken = loop.time()
     yield DONE
 

@@ -72,8 +72,11 @@ class ForegroundTurn:
             except TimeoutError:
                 _log.warning("%s took longer than %.0f s", self.turn.response_id, self.longest)
                 await emit(renderer.fail(message=_TOO_LONG))
-            except Exception:
-                _log.exception("The agent failed in %s", self.turn.response_id)
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and _being_cancelled():
+                    raise
+                # Also a CancelledError that is the agent's own, of a task or a cancel scope inside it.
+                _log.error("The agent failed in %s", self.turn.response_id, exc_info=error)
                 await emit(renderer.fail())
         except asyncio.CancelledError:
             renderer.cancel()
@@ -101,6 +104,11 @@ class ForegroundTurn:
             else:
                 return True
         return False
+
+
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _discard(events: Sequence[Event]) -> None:

@@ -83,6 +83,7 @@ class ResponsesServer:
             "v1/responses/{response_id}/cancel": {"POST": self._cancel},
             "v1/responses/{response_id}/input_items": {"GET": self._input_items},
             "v1/models": {"GET": self._models},
+            "v1/models/{model}": {"GET": self._model_of_name},
             "readiness": {"GET": self._readiness},
         }
         """Path template (no leading slash, parameters in braces) to method to endpoint."""
@@ -276,8 +277,17 @@ class ResponsesServer:
 
     async def _models(self, request: Request) -> Response:
         self._identity.caller(request.headers)
-        model: dict[str, Any] = {"id": self._default_model, "object": "model", "created": 0, "owned_by": "app"}
-        return json_response({"object": "list", "data": [model]})
+        return json_response({"object": "list", "data": [self._model_object()]})
+
+    async def _model_of_name(self, request: Request) -> Response:
+        self._identity.caller(request.headers)
+        if request.path_params["model"] != self._default_model:
+            fault = ApiError.model_not_found(request.path_params["model"])
+            return json_response(fault.body(), 404)
+        return json_response(self._model_object())
+
+    def _model_object(self) -> dict[str, Any]:
+        return {"id": self._default_model, "object": "model", "created": 0, "owned_by": "app"}
 
     async def _readiness(self, request: Request) -> Response:
         return json_response({"status": "healthy"})

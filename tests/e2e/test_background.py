@@ -17,7 +17,7 @@ FINAL = ("completed", "failed", "incomplete", "cancelled")
 
 @pytest.fixture(scope="module")
 def pair(azurite: Azurite) -> Iterator[DevHost]:
-    env = {"TASKS_LEASE_SECONDS": "3", "TASKS_CONTROL_SECONDS": "0.3"}
+    env = {"TASKS_LEASE_SECONDS": "3", "TASKS_CONTROL_SECONDS": "0.3", "HOSTING_KEEP_ALIVE_SECONDS": "1"}
     with start_devhost(ROOT, workers=2, env=env, storage=azurite.connection_string) as running:
         yield running
 
@@ -277,3 +277,18 @@ def test_a_killed_worker_is_survived_and_followers_start_over(pair: DevHost) -> 
         # The client's own accumulator, which does not know of starting over, accepts the whole stream too.
         with b.responses.stream(response_id=identifier) as replayed:
             assert replayed.get_final_response().output_text == final.output_text
+
+
+def test_a_silent_background_stream_is_kept_alive_and_the_client_parses_it(a: openai.OpenAI, pair: DevHost) -> None:
+    """openai-python takes a blank line after a comment for an event, once a stream has had ids."""
+    events = list(submit(a, "[[slow 2 4500]]", stream=True))
+    assert events[-1].type == "response.completed"
+    url = f"{pair.base_url}/v1/responses/{submit_silent(a)}?stream=true"
+    assert "\n: keep-alive\n" in httpx.get(url, timeout=60).text
+
+
+def submit_silent(client: openai.OpenAI) -> str:
+    stream = submit(client, "[[slow 2 4500]]", stream=True)
+    identifier: str = next(iter(stream)).response.id
+    stream.close()
+    return identifier

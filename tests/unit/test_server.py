@@ -272,3 +272,10 @@ async def test_tasks_that_an_agent_starts_belong_to_the_caller(streams: bool) ->
     server = serve(lambda: agent)
     await (stream(server, "hi") if streams else create(server, "hi"))
     assert agent.scopes == [keys.scope("development", None)]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_cancelled_error_of_the_agents_own_is_a_failure_like_any_other(streams: bool) -> None:
+    server = serve(lambda: ScriptedAgent(asyncio.CancelledError()))
+    answer = (await stream(server, "hi"))[-1]["response"] if streams else await create(server, "hi")
+    assert answer["status"] == "failed"
