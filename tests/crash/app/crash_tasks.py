@@ -38,7 +38,7 @@ def journal(ctx: TaskContext[Any]) -> Generator[None]:
         note(event="exit", **who)
 
 
-@task(name="work")
+@task(name="crash-work")
 async def work(ctx: TaskContext[dict[str, Any]]) -> dict[str, Any]:
     with journal(ctx):
         await asyncio.sleep(ctx.input["seconds"])
@@ -48,7 +48,7 @@ async def work(ctx: TaskContext[dict[str, Any]]) -> dict[str, Any]:
 _POLICY = RetryPolicy(initial_delay=0.2, max_delay=0.5, max_attempts=4, jitter=False)
 
 
-@task(name="flaky", retry=_POLICY)
+@task(name="crash-flaky", retry=_POLICY)
 async def flaky(ctx: TaskContext[dict[str, Any]]) -> dict[str, Any]:
     with journal(ctx):
         await asyncio.sleep(ctx.input["seconds"])
@@ -57,7 +57,7 @@ async def flaky(ctx: TaskContext[dict[str, Any]]) -> dict[str, Any]:
         return {"echo": ctx.input["n"], "attempts": ctx.retry_attempt + 1}
 
 
-@multi_turn_task(name="chat", steerable=True)
+@multi_turn_task(name="crash-chat", steerable=True)
 async def chat(ctx: TaskContext[dict[str, Any]]) -> dict[str, Any]:
     with journal(ctx):
         ctx.metadata.append("turns", ctx.input["n"])
@@ -69,7 +69,7 @@ async def chat(ctx: TaskContext[dict[str, Any]]) -> dict[str, Any]:
         return {"echo": ctx.input["n"], "turns": ctx.metadata["turns"], "cause": ctx.cancel_cause}
 
 
-@multi_turn_task(name="chain")
+@multi_turn_task(name="crash-chain")
 async def chain(ctx: TaskContext[dict[str, Any]]) -> dict[str, Any]:
     with journal(ctx):
         await asyncio.sleep(ctx.input["seconds"])
@@ -77,7 +77,7 @@ async def chain(ctx: TaskContext[dict[str, Any]]) -> dict[str, Any]:
         return {"echo": ctx.input["n"], "turns": ctx.metadata["turns"]}
 
 
-@task(name="deferring")
+@task(name="crash-deferring")
 async def deferring(ctx: TaskContext[dict[str, Any]]) -> Any:
     with journal(ctx):
         done = asyncio.ensure_future(asyncio.sleep(ctx.input["seconds"]))
@@ -88,16 +88,17 @@ async def deferring(ctx: TaskContext[dict[str, Any]]) -> Any:
         return {"echo": ctx.input["n"], "pid": os.getpid()}
 
 
-@task(name="quick")
+@task(name="crash-quick")
 async def quick(ctx: TaskContext[dict[str, Any]]) -> float:
     return time.time()
 
 
-@task(name="short", timeout=timedelta(seconds=1))
+@task(name="crash-short", timeout=timedelta(seconds=1))
 async def short(ctx: TaskContext[dict[str, Any]]) -> Any:
     with journal(ctx):
         await ctx.cancel.wait()
         return {"cause": ctx.cancel_cause}
 
 
-TASKS: dict[str, Any] = {t.name: t for t in (work, flaky, chat, chain, deferring, quick, short)}
+# Their names have a prefix: the test run imports other suites too, and a name declared twice is the last one's.
+TASKS: dict[str, Any] = {t.name.removeprefix("crash-"): t for t in (work, flaky, chat, chain, deferring, quick, short)}
