@@ -39,7 +39,8 @@ __all__ = ["DemoChatClient", "create_demo_chat_client"]
 
 MODEL = "demo"
 _MOST_DELTAS = 1000
-"""A longer text streams several words at a time, so that an echo of megabytes does not make a million events."""
+_LONG = 100_000
+"""A longer text streams in pieces of equal length: cutting megabytes into words would hold up the whole process."""
 
 _DIRECTIVE = re.compile(r"\[\[(call|calls|slow|json|reason|history|context|fail|incomplete|raise)(?=\s|\]\])")
 _BENCH = re.compile(r"\bbench tokens=(\d+) delay_ms=(\d+(?:\.\d+)?)")
@@ -178,7 +179,10 @@ def _say(text: str) -> _Plan:
 
 
 def _deltas(text: str) -> list[Content]:
-    """The text word by word."""
+    """The text word by word; a long one in a thousand pieces."""
+    if len(text) > _LONG:
+        size = len(text) // _MOST_DELTAS + 1
+        return [Content.from_text(text[start : start + size]) for start in range(0, len(text), size)]
     words = re.findall(r"\s*\S+|\s+\Z", text)
     step = 1 + len(words) // _MOST_DELTAS
     return [Content.from_text("".join(words[start : start + step])) for start in range(0, len(words), step)]
