@@ -7,7 +7,7 @@ import platform
 import time
 from pathlib import Path
 
-_NAMES = ("storage", "cold_start", "requests", "streams")
+_NAMES = ("storage", "cold_start", "requests", "streams", "tasks")
 
 
 def main() -> None:

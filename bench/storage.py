@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -48,6 +49,7 @@ def main() -> None:
 
 
 async def _run() -> None:
+    os.environ.setdefault("AzureWebJobsStorage", "UseDevelopmentStorage=true")  # the app wants it to load
     import function_app
 
     rows: list[list[object]] = []
