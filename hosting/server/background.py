@@ -6,10 +6,11 @@ the turns of one task: a new one waits behind the one that runs, and that one is
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from hosting.ids import new_chain, response_id
 from hosting.responses import ApiError, CreateRequest, ResponseRenderer, stored_input_items
 from hosting.server.background_run import CANCELLED_GENERATION, BackgroundRun, Work
 from hosting.server.options import ResponsesServerOptions
@@ -135,9 +136,9 @@ class BackgroundResponses:
                 return stored.response
             response: dict[str, Any] = {**stored.response, "status": "cancelled", "output": []}
             columns = running_columns(response, stored.input or [], stored.place, stored.before, stored.task)
-            replace = Replace(keys.response_row(identifier), *columns, stored.etag)
+            cancelled = Replace(keys.response_row(identifier), *columns, stored.etag)
             try:
-                await self._open_store().commit(keys.partition_key(scope, stored.place.chain), [replace])
+                await self._open_store().commit(keys.partition_key(scope, stored.place.chain), [cancelled])
             except RowConflict:  # it has just ended, or got on: look again
                 continue
             await _end_stream(scope, stored)
@@ -174,10 +175,6 @@ def _without_input(request: CreateRequest) -> dict[str, Any]:
 
 
 def _branched(submission: Submission) -> Submission:
-    from dataclasses import replace
-
-    from hosting.ids import new_chain, response_id
-
     turn = submission.turn
     place = replace(turn.place, chain=new_chain())
     return replace(submission, turn=replace(turn, response_id=response_id(place.chain, place.turn), place=place))

@@ -22,6 +22,7 @@ from typing import Any
 from hosting.responses import ResponseRenderer, parse_create_request
 from hosting.server.agent_run import AgentRun, Event
 from hosting.server.earlier_events import EarlierEvents
+from hosting.server.transcript import INTERRUPTED
 from hosting.state import AgentState, PreviousResponseNotFound, PreviousResponseUnfinished, StoredResponse, Turns
 from hosting.state.lineage import MAIN, Lineage, Place, extend
 from hosting.state.response_row import TurnRecord, response_columns, running_columns
@@ -30,7 +31,7 @@ from hosting.streaming import EventStream, EventStreamError, StreamFenced, strea
 from hosting.tasks import TaskContext, current_scope
 from hosting.tasks.engine import Key, Outcome, current_engine
 
-__all__ = ["CANCELLED_GENERATION", "FIRST_STORED_EVENT", "INTERRUPTED", "BackgroundRun", "Work"]
+__all__ = ["CANCELLED_GENERATION", "FIRST_STORED_EVENT", "BackgroundRun", "Work"]
 
 _log = logging.getLogger(__name__)
 
@@ -39,9 +40,6 @@ FIRST_STORED_EVENT = 2
 
 CANCELLED_GENERATION = 1 << 30
 """Of the writer that closes the stream of a cancelled response: later than every attempt's."""
-
-INTERRUPTED = "Server interrupted before completing this response"
-"""What a response that is not run again after a crash fails with (the published server's words)."""
 
 _STUBBORN = 10.0
 """Seconds that an agent has to end when it is cancelled."""

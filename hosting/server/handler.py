@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 from hosting.responses import Event
 from hosting.responses.builders import CHECKPOINT, closing
 from hosting.server.context import ExitForRecovery, ResponseContext
-from hosting.server.transcript import HandlerFault, Transcript
+from hosting.server.transcript import INTERRUPTED, HandlerFault, Transcript
 
 __all__ = ["Emit", "Ending", "ResponseHandler", "ResponseNotCreated", "check_handler", "run_handler"]
 
@@ -33,8 +33,6 @@ type Checkpoint = Callable[[Json], Awaitable[None]]
 type Ending = Literal["finished", "cancelled", "deferred"]
 """How a run ended. finished, cancelled: the transcript is final. deferred: it is not; another process goes on."""
 
-_INTERRUPTED = "Server interrupted before completing this response"
-"""The published server's words; see background_run."""
 _END = object()
 
 
@@ -169,7 +167,7 @@ class _Run:
             raise ResponseNotCreated(f"the handler of {context.response_id} ended before response.created") from error
         if error is None:
             _log.error("The handler of %s ended without a terminal event", context.response_id)
-        await self._emit(transcript.fail(message=_INTERRUPTED if context.shutdown.is_set() else None))
+        await self._emit(transcript.fail(message=INTERRUPTED if context.shutdown.is_set() else None))
         return "finished"
 
     async def _drain(self, events: AsyncGenerator[object]) -> None:

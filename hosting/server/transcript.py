@@ -31,7 +31,10 @@ from hosting.server.event_checks import (
 from hosting.server.open_items import OpenItem
 from hosting.server.stamp import Stamp
 
-__all__ = ["HandlerFault", "Transcript"]
+__all__ = ["INTERRUPTED", "HandlerFault", "Transcript"]
+
+INTERRUPTED = "Server interrupted before completing this response"
+"""What a response that is not run again after a crash fails with (the published server's words)."""
 
 
 class Transcript:
