@@ -34,6 +34,42 @@ class Settings(BaseModel):
     """Longest foreground run, in seconds. Not every front end reports a client that has gone; a run that nobody waits for
     must end all the same. What takes longer belongs into the background."""
 
+    max_recoveries: int = Field(50, alias="HOSTING_MAX_RECOVERIES", ge=0)
+    """How often a background response is run again after its process died. Deployments and scale-in count too, so it is not
+    small; without it, input that kills every process that works on it would go round for ever."""
+
+    request_body_seconds: float = Field(60.0, alias="HOSTING_REQUEST_BODY_SECONDS", gt=0, le=3600)
+    """Longest time for a body to arrive, in seconds: a client that sends a byte now and then must not keep a place for ever.
+    The largest body in 60 s is 4.5 Mbit/s."""
+
+    max_input_items: int = Field(2000, alias="HOSTING_MAX_INPUT_ITEMS", ge=1, le=100_000)
+    """Most items in the `input` of a request. Clients without server-side state resend whole conversations."""
+
+    max_runs: int = Field(500, alias="HOSTING_MAX_RUNS", ge=0)
+    """Most foreground runs at a time in one process, and most bodies that arrive at a time; 0 for no limit. A last resort:
+    in Azure, HTTP_CONCURRENCY in infra/ comes first."""
+
+    max_runs_per_tenant: int = Field(250, alias="HOSTING_MAX_RUNS_PER_TENANT", ge=0)
+    """The same for one tenant, so that no tenant takes all; 0 for no limit. Below HTTP_CONCURRENCY it can keep the platform
+    from adding instances: docs/limits.md."""
+
+    max_streams: int = Field(1000, alias="HOSTING_MAX_STREAMS", ge=0)
+    """Most followers of background responses at a time in one process; 0 for no limit. A follower is cheaper than a run."""
+
+    max_streams_per_tenant: int = Field(500, alias="HOSTING_MAX_STREAMS_PER_TENANT", ge=0)
+    """The same for one tenant; 0 for no limit."""
+
+    max_unfinished_runs_per_tenant: int = Field(0, alias="HOSTING_MAX_UNFINISHED_RUNS_PER_TENANT", ge=0, le=10_000)
+    """Most background runs that one tenant (one user with HOSTING_ISOLATION=user) may have waiting or running, everywhere;
+    0 for no limit. Counting costs 16 reads every 15 s on each instance that accepts such runs, so it is off by default."""
+
+    runs_per_minute: int = Field(0, alias="HOSTING_RUNS_PER_MINUTE", ge=0, le=1_000_000)
+    """Requests for a run that one tenant may send a minute, to each process; 0 for no limit."""
+
+    runs_per_minute_shared: bool = Field(False, alias="HOSTING_RUNS_PER_MINUTE_SHARED")
+    """Whether HOSTING_RUNS_PER_MINUTE is meant for all processes together. They count in the table then: a write for a run at
+    first, one for up to 64 when there are many."""
+
     default_model: str = Field("agent", alias="HOSTING_DEFAULT_MODEL", min_length=1)
     """The `model` that a response names when its request named none."""
 

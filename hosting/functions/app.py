@@ -2,16 +2,16 @@
 
 import logging
 import os
-from typing import Any
+from collections.abc import Mapping
 
+from hosting.functions.agent_app import AgentApp
 from hosting.functions.http import register_http
-from hosting.functions.invocations import AgentApp
 from hosting.functions.shutdown import Shutdown
 from hosting.functions.tasks import register_tasks
 from hosting.server import ResponsesServer, ResponsesServerOptions
 from hosting.server.invocations import Invocations
+from hosting.server.targets import Hosted
 from hosting.settings import load_settings
-from hosting.state import AgentState
 from hosting.storage import Store, check_connection, connect, connect_append_blobs
 from hosting.streaming import streams
 from hosting.tasks import current_scope
@@ -19,9 +19,14 @@ from hosting.tasks import current_scope
 __all__ = ["agent_app"]
 
 
-def agent_app(state: AgentState[Any], *, options: ResponsesServerOptions | None = None) -> AgentApp:
-    """A Functions app that serves the agent of `state` over the OpenAI Responses API. Add functions of your own to it, and
-    handlers of invocations.
+def agent_app(
+    hosted: Hosted | Mapping[str, Hosted] | None = None, *, options: ResponsesServerOptions | None = None
+) -> AgentApp:
+    """A Functions app that serves the OpenAI Responses API. Add functions of your own to it, and handlers of invocations.
+
+    `hosted` is an AgentState or a WorkflowState, which answers whatever `model` a request names; or a mapping of them by
+    name, from which `model` chooses (none: the first); or None, for an app that answers by itself, with
+    `@app.response_handler`.
 
     `options` switch on what the seed has off by default: running background responses again after a crash, and steering.
     The settings are checked here, so that a wrong one stops the app from loading and is named in its log. Raises
@@ -48,9 +53,9 @@ def agent_app(state: AgentState[Any], *, options: ResponsesServerOptions | None 
         if store is not None:
             await store.close()
 
+    server = ResponsesServer(hosted, settings, open_store, options)
     invocations = Invocations(settings)
-    app = AgentApp(invocations)
-    server = ResponsesServer(state, settings, open_store, options)
+    app = AgentApp(server.targets, invocations)
     server.routes = {**server.routes, **invocations.routes}
     shutdown.add(server.close)
     register_http(app, server)

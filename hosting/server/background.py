@@ -13,8 +13,11 @@ from typing import Any
 from hosting.ids import new_chain, response_id
 from hosting.responses import ApiError, CreateRequest, ResponseRenderer, stored_input_items
 from hosting.server.background_run import CANCELLED_GENERATION, BackgroundRun, Work
+from hosting.server.caller import RequestFacts
 from hosting.server.options import ResponsesServerOptions
-from hosting.state import AgentState, StoredResponse, TaskRef, Turn, Turns
+from hosting.server.targets import Targets
+from hosting.settings import Settings
+from hosting.state import StoredResponse, TaskRef, Turn, Turns
 from hosting.state.response_row import running_columns
 from hosting.storage import Insert, Operation, Replace, RowConflict, StorageError, Store, keys
 from hosting.streaming import EventStreamError, streams
@@ -51,19 +54,30 @@ class Submission:
     scope: str
     model: str
     created_at: int
+    facts: RequestFacts
 
 
 class BackgroundResponses:
-    """The background responses of this process's agent. Declares their tasks when it is made."""
+    """The background responses of this process's app. Declares their tasks when it is made."""
 
     def __init__(
-        self, state: AgentState[Any], options: ResponsesServerOptions, open_store: Callable[[], Store]
+        self,
+        targets: Targets,
+        options: ResponsesServerOptions,
+        settings: Settings,
+        open_store: Callable[[], Store],
     ) -> None:
         self._options, self._open_store = options, open_store
 
-        async def run(ctx: TaskContext[dict[str, Any]]) -> None:
-            work = Work(**ctx.input)
-            await BackgroundRun(ctx, work, state, open_store(), resilient=options.resilient_background).run()
+        async def run(ctx: TaskContext[dict[str, Any]]) -> Any:
+            return await BackgroundRun(
+                ctx,
+                Work(**ctx.input),
+                targets,
+                open_store(),
+                resilient=options.resilient_background,
+                max_recoveries=settings.max_recoveries,
+            ).run()
 
         self._single = task(run, name="hosting.response", timeout=_LONGEST, retry=_RETRY)
         self._chain = multi_turn_task(run, name="hosting.conversation", timeout=_LONGEST, retry=_RETRY, steerable=True)
@@ -98,7 +112,13 @@ class BackgroundResponses:
         renderer.enqueue()
         steerable = self._options.steerable_conversations
         task_id = _chain_task(turn.place.chain) if steerable else turn.response_id
-        work = Work(turn.response_id, request.previous_response_id, _without_input(request), submission.model)
+        work = Work(
+            turn.response_id,
+            request.previous_response_id,
+            _without_input(request),
+            submission.model,
+            submission.facts.to_document(),
+        )
         accepted: list[StoredResponse] = []
 
         def rows(slot: Slot) -> list[Operation]:

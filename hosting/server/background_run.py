@@ -1,6 +1,6 @@
 """One attempt at a background response, in whichever process its task runs.
 
-    look at the response row -> in_progress (which fences an attempt before this one) -> agent -> one transaction: the
+    look at the response row -> in_progress (which fences an attempt before this one) -> answer -> one transaction: the
     turn, the response and the end of the task -> the stream is closed
 
 Events are numbered 0 `response.created` and 1 `response.queued`, which follow from the response row and are stored nowhere,
@@ -16,36 +16,47 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from hosting.responses import ResponseRenderer, parse_create_request
-from hosting.server.agent_run import AgentRun, Event
+from hosting.responses import CreateRequest, Event, parse_create_request
+from hosting.server.answer import Answer, Attempt, Emit, TurnInput
+from hosting.server.caller import RequestFacts
+from hosting.server.drive import drive
 from hosting.server.earlier_events import EarlierEvents
+from hosting.server.rendered_answer import RenderedAnswer
+from hosting.server.targets import Targets
 from hosting.server.transcript import INTERRUPTED
-from hosting.state import AgentState, PreviousResponseNotFound, PreviousResponseUnfinished, StoredResponse, Turns
+from hosting.state import PreviousResponseNotFound, PreviousResponseUnfinished, StoredResponse, Turn, Turns
 from hosting.state.lineage import MAIN, Lineage, Place, extend
 from hosting.state.response_row import TurnRecord, response_columns, running_columns
-from hosting.storage import Operation, Put, Replace, RowChanged, RowConflict, RowMissing, Store, keys
-from hosting.streaming import EventStream, EventStreamError, StreamFenced, streams
+from hosting.storage import (
+    Operation,
+    Put,
+    Replace,
+    RowChanged,
+    RowConflict,
+    RowMissing,
+    StorageUnavailable,
+    Store,
+    keys,
+)
+from hosting.streaming import EventStream, StreamFenced, streams
 from hosting.tasks import TaskContext, current_scope
 from hosting.tasks.engine import Key, Outcome, current_engine
 
-__all__ = ["CANCELLED_GENERATION", "FIRST_STORED_EVENT", "BackgroundRun", "Work"]
+__all__ = ["CANCELLED_GENERATION", "BackgroundRun", "Work"]
 
 _log = logging.getLogger(__name__)
-
-FIRST_STORED_EVENT = 2
-"""Number of the first event that is in the stream."""
 
 CANCELLED_GENERATION = 1 << 30
 """Of the writer that closes the stream of a cancelled response: later than every attempt's."""
 
-_STUBBORN = 10.0
-"""Seconds that an agent has to end when it is cancelled."""
-
 _CLOSE_WITHIN = 60.0
 """Seconds after which the stream of an ended run is left open: followers see from the response row that it has ended."""
+
+_CHANGING = frozenset({"status", "output", "error", "incomplete_details", "completed_at", "usage"})
+"""Fields of a response that follow from its run. The others are in its announcement, which must stay what it was."""
 
 # Closers of streams whose handler has returned: asyncio itself keeps only weak references.
 _closing: set[asyncio.Task[None]] = set()
@@ -59,6 +70,7 @@ class Work:
     previous: str | None
     body: dict[str, Any]
     model: str
+    facts: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def to_document(self) -> dict[str, Any]:
         """As JSON."""
@@ -69,32 +81,41 @@ class BackgroundRun:
     """Used once. `run` raises StorageError and EventStreamError, after which the task tries again."""
 
     def __init__(
-        self, ctx: TaskContext[dict[str, Any]], work: Work, state: AgentState[Any], store: Store, *, resilient: bool
+        self,
+        ctx: TaskContext[dict[str, Any]],
+        work: Work,
+        targets: Targets,
+        store: Store,
+        *,
+        resilient: bool,
+        max_recoveries: int,
     ) -> None:
-        self._ctx, self._work, self._state, self._store = ctx, work, state, store
-        self._resilient = resilient
+        self._ctx, self._work, self._targets, self._store = ctx, work, targets, store
+        self._resilient, self._max_recoveries = resilient, max_recoveries
         self._scope = current_scope()
         self._turns = Turns(store, self._scope)
         self._row = keys.response_row(work.response_id)
         self._stored: StoredResponse | None = None
+        self._stream: EventStream | None = None
         self._etag = ""
         self._before: Lineage = ()
         self._record: TurnRecord | None = None
         self._conflicts: set[str] = set()
 
-    async def run(self) -> None:
+    async def run(self) -> Any:
         """Run the attempt to its end; what it leaves is written when it has returned."""
         current_engine().commit_with_outcome(self._ctx, self._terminal_rows)
         stored = self._stored = await self._turns.response(self._work.response_id)
         if stored is None or stored.task is None:  # deleted
-            return
-        stream = await self._take_stream(stored) if stored.task.stream else None
-        if stored.running and await self._begin(stored):
-            await self._answer(stored, stream)
+            return None
+        stream = self._stream = await self._take_stream(stored) if stored.task.stream else None
+        if stored.running and await self._begin(stored) and not await self._answer(stored):
+            return await self._ctx.exit_for_recovery()  # the stream stays open for the next attempt
         if stream is not None:
             closer = asyncio.create_task(self._close_when_stored(stream, stored.task.seq))
             _closing.add(closer)
             closer.add_done_callback(_closing.discard)
+        return None
 
     async def _take_stream(self, stored: StoredResponse) -> EventStream | None:
         try:
@@ -108,105 +129,119 @@ class BackgroundRun:
         """Mark the response as running, and by that keep an attempt before this one from writing it; False when it was
         cancelled or deleted meanwhile.
         """
-        assert stored.task is not None
-        response = {**stored.response, "status": "in_progress"}
-        columns = running_columns(response, stored.input or [], stored.place, stored.before, stored.task)
-        partition = keys.partition_key(self._scope, stored.place.chain)
+        self._etag = stored.etag
         try:
-            etags = await self._store.commit(partition, [Replace(self._row, *columns, stored.etag)])
+            await self._write_progress({**stored.snapshot, "status": "in_progress"})
         except (RowChanged, RowMissing):
             return False
-        self._etag = etags[self._row]
         return True
 
-    async def _answer(self, stored: StoredResponse, stream: EventStream | None) -> None:
-        request = parse_create_request({**self._work.body, "input": stored.input or []}, allow_private_urls=True)
-        items = stored.input or []
+    async def _write_progress(self, snapshot: dict[str, Any]) -> None:
+        stored = self._stored
+        assert stored is not None
+        assert stored.task is not None
+        columns = running_columns(
+            snapshot, stored.input or [], stored.place, stored.before, stored.task, self._opening(snapshot)
+        )
+        partition = keys.partition_key(self._scope, stored.place.chain)
+        etags = await self._store.commit(partition, [Replace(self._row, *columns, self._etag)])
+        self._etag = etags[self._row]
+
+    def _opening(self, response: dict[str, Any]) -> dict[str, Any] | None:
+        """The announcement, when it no longer follows from the response: a handler may change the response's fields."""
+        stored = self._stored
+        assert stored is not None
+        if stored.opening is not None:
+            return stored.opening
+        announced = stored.response
+        same = all(response.get(name) == announced[name] for name in announced if name not in _CHANGING)
+        return None if same else announced
+
+    async def _checkpoint(self, snapshot: dict[str, Any]) -> None:
+        """Store the progress of a handler. Raises StorageError; the earlier checkpoint stands then."""
+        if self._stream is not None:
+            await self._stream.flush()  # what the snapshot says has been said
+        try:
+            await self._write_progress({**snapshot, "status": "in_progress"})
+        except StorageUnavailable:
+            await self._learn_etag()  # it may have been written all the same
+            raise
+
+    async def _learn_etag(self) -> None:
+        found = await self._turns.response(self._work.response_id)
+        if found is not None and found.running:
+            self._etag = found.etag
+
+    async def _answer(self, stored: StoredResponse) -> bool:
+        """Run the answer; what it leaves is in the record. False: it was left to another process."""
+        stream = self._stream
 
         async def emit(events: Sequence[Event]) -> None:
             if stream is not None:
                 for event in events:
                     await stream.emit(event)
 
-        earlier = await _read_earlier(stream) if stream is not None else EarlierEvents()
-        number = max(earlier.next_sequence_number, FIRST_STORED_EVENT)
-        left_open = [
-            {"type": "response.output_item.done", "sequence_number": number + n, "output_index": index, "item": item}
-            for n, (index, item) in enumerate(earlier.left_open())
-        ]
-        await emit(left_open)
-        renderer = ResponseRenderer(
-            response_id=self._work.response_id,
-            request=request,
-            model=self._work.model,
-            created_at=stored.response["created_at"],
-            first_sequence_number=number + len(left_open) - FIRST_STORED_EVENT,
-            first_output_index=earlier.used_indexes,
-        )
-        renderer.enqueue()  # these two are announced already, or stand for the ones before a crash
-
-        if stored.response["status"] == "in_progress" and not self._resilient:
-            await emit(renderer.fail(message=INTERRUPTED))
-            self._record = TurnRecord(renderer.response, items, continues=False)
+        given = await self._input(stored)
+        if given.attempt.persisted is not None and not self._may_run_again():
+            answer: Answer = RenderedAnswer(given, None)
+            await emit(answer.fail(message=INTERRUPTED))
         else:
-            await self._run_agent(renderer, request, items, emit)
+            try:
+                given = replace(given, turn=await self._resume(given.request))
+                answer = await self._targets.answer(given)
+            except (PreviousResponseNotFound, PreviousResponseUnfinished):
+                answer = RenderedAnswer(given, None)
+                await emit(answer.fail(message="The previous response is no longer there."))
+            else:
+                self._before = given.turn.before
+                if not await drive(answer, self._ctx, emit):
+                    return False
+        await self._keep(answer, given, emit)
         if stream is not None:
             await stream.flush()  # nobody may see the response complete before its events are there
+        return True
 
-    async def _run_agent(self, renderer: ResponseRenderer, request: Any, items: Any, emit: Any) -> None:
-        await emit(renderer.start())
-        try:
-            target = await self._state.get_target()
-            from hosting.state import uses_table_history  # imports agent-framework, which the agent has done by now
+    def _may_run_again(self) -> bool:
+        if self._ctx.recovery_count > self._max_recoveries:
+            _log.error("%s is given up: %d runs of it have died", self._work.response_id, self._ctx.recovery_count)
+            return False
+        return self._resilient
 
-            turn = await self._turns.resume(
-                self._work.response_id, self._work.previous, history=uses_table_history(target)
-            )
-        except (PreviousResponseNotFound, PreviousResponseUnfinished):
-            await emit(renderer.fail(message="The previous response is no longer there."))
-            self._record = TurnRecord(renderer.response, items, continues=False)
-            return
-        self._before = turn.before
-        run = AgentRun(target, request, items, self._turns, turn)
-        agent = asyncio.create_task(run.run(renderer, emit, stream=True), name=f"agent {self._work.response_id}")
-        told = asyncio.create_task(self._ctx.cancel.wait())
+    async def _keep(self, answer: Answer, given: TurnInput, emit: Emit) -> None:
         try:
-            await asyncio.wait({agent, told}, return_when=asyncio.FIRST_COMPLETED)
-            if agent.done():
-                if error := agent.exception():
-                    raise error
-            else:
-                await self._stop(agent, renderer, emit)
-        except EventStreamError:
-            raise  # not the agent's fault: the attempt is made again, or belongs to somebody else
-        except Exception:
-            _log.exception("The agent failed in %s", self._work.response_id)
-            await emit(renderer.fail())
-        finally:
-            told.cancel()
-            agent.cancel()
-        try:
-            self._record = run.record(renderer)
-        except TypeError:
+            self._record = answer.record()
+        except (TypeError, ValueError):
             _log.exception("The session after %s can't be stored", self._work.response_id)
-            await emit(renderer.fail(message="The response could not be stored."))
-            self._record = TurnRecord(renderer.response, items, continues=False)
+            await emit(answer.fail(message="The response could not be stored."))
+            self._record = TurnRecord(answer.response, given.items, continues=False)
 
-    async def _stop(self, agent: "asyncio.Task[None]", renderer: ResponseRenderer, emit: Any) -> None:
-        """End the agent early, for the reason that the task gives."""
-        agent.cancel()
-        await asyncio.wait({agent}, timeout=_STUBBORN)
-        match self._ctx.cancel_cause:
-            case "lease_lost":
-                # Nobody has asked for an end. It may be that no other attempt has begun (this process was only slow), and
-                # then an answer of ours would count. So give none: the engine stops us, and the work is begun again.
-                await asyncio.get_running_loop().create_future()
-            case "newer_input":
-                await emit(renderer.interrupt("steered"))
-            case "timeout":
-                await emit(renderer.fail(message="The response took longer than it may."))
-            case _:
-                await emit(renderer.cancel())
+    async def _input(self, stored: StoredResponse) -> TurnInput:
+        items, ctx = stored.input or [], self._ctx
+        interrupted = stored.response["status"] == "in_progress"
+        return TurnInput(
+            request=parse_create_request({**self._work.body, "input": items}, allow_private_urls=True),
+            items=items,
+            turns=self._turns,
+            turn=Turn(self._work.response_id, stored.place),
+            model=self._work.model,
+            created_at=stored.response["created_at"],
+            stream=True,
+            facts=RequestFacts(**self._work.facts),
+            attempt=Attempt(
+                announced=True,
+                earlier=await _read_earlier(self._stream) if self._stream is not None else EarlierEvents(),
+                persisted=stored.snapshot if interrupted else None,
+                recoverable=self._resilient,
+                steered=ctx.is_steered_turn,
+                pending=lambda: ctx.pending_input_count,
+                shutdown=ctx.shutdown,
+                checkpoint=self._checkpoint if self._resilient else None,
+            ),
+        )
+
+    async def _resume(self, request: CreateRequest) -> Turn:
+        history = await self._targets.reads_history(self._work.model)
+        return await self._turns.resume(self._work.response_id, self._work.previous, history=history)
 
     def _terminal_rows(self, outcome: Outcome, conflict: RowConflict | None) -> Sequence[Operation]:
         """The turn and the final response, for the transaction that ends the task."""
@@ -227,7 +262,7 @@ class BackgroundRun:
         if not record.continues or keys.turn_row(place.log, place.turn) in self._conflicts:
             place = aside  # a failed turn has no place in the conversation; a taken place makes the turn a branch
         lineage = extend(self._before, place) if record.continues else self._before
-        columns = response_columns(record, place, lineage, stored.task)
+        columns = response_columns(record, place, lineage, stored.task, self._opening(record.response))
         etag = self._etag or stored.etag
         final = Replace(self._row, *columns, etag) if etag else Put(self._row, *columns)
         return [*self._turns.rows(self._work.response_id, record, place), final]

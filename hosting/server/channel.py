@@ -19,15 +19,23 @@ class Channel:
         self._waiting: list[Event] = []
         self._arrived = asyncio.Event()
         self._taken = asyncio.Event()
-        self._closed = False
+        self._closed = self._abandoned = False
 
     async def put(self, events: Sequence[Event]) -> None:
         """Hand over events; waits while the reader is far behind."""
-        while len(self._waiting) >= _LIMIT:
+        while len(self._waiting) >= _LIMIT and not self._abandoned:
             self._taken.clear()
             await self._taken.wait()
+        if self._abandoned:
+            return
         self._waiting.extend(events)
         self._arrived.set()
+
+    def abandon(self) -> None:
+        """Nobody reads any more: what is put from now on is dropped, so that the writer never waits."""
+        self._abandoned = True
+        self._waiting.clear()
+        self._taken.set()
 
     def close(self) -> None:
         """No event follows. Never waits."""

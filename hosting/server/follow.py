@@ -11,11 +11,13 @@ from contextlib import suppress
 from typing import Any
 
 from hosting.responses import DONE, encode_event
-from hosting.server.background_run import FIRST_STORED_EVENT
+from hosting.server.answer import FIRST_STORED_EVENT
+from hosting.server.http import SSE_HEADERS, Response
 from hosting.state import StoredResponse, Turns
-from hosting.streaming import EventStream, EventStreamNotFoundError
+from hosting.streaming import EventStream, EventStreamNotFoundError, streams
+from hosting.tasks import use_scope
 
-__all__ = ["follow", "sse"]
+__all__ = ["follow", "follow_response", "sse"]
 
 type Event = dict[str, Any]
 
@@ -33,6 +35,14 @@ _FINAL_PAUSE = 0.05
 """Seconds between two looks at the row while a closed stream's response is about to become final."""
 
 
+async def follow_response(turns: Turns, stored: StoredResponse, after: int, keep_alive_seconds: float) -> Response:
+    """The events after number `after`, as an answer. Raises StorageError."""
+    with use_scope(turns.scope):
+        stream = await streams.get_or_create(stored.response["id"])
+    body = sse(follow(turns, stored, stream, after), keep_alive_seconds)
+    return Response(200, body, dict(SSE_HEADERS), "text/event-stream")
+
+
 async def follow(
     turns: Turns, stored: StoredResponse, stream: EventStream, after: int = -1
 ) -> AsyncIterator[list[Event]]:
@@ -41,7 +51,7 @@ async def follow(
     Ends with the terminal event, or without one when the response is deleted meanwhile.
     """
     identifier = stored.response["id"]
-    opening = [event for event in _opening(stored.response) if event["sequence_number"] > after]
+    opening = [event for event in _opening(stored.opening or stored.response) if event["sequence_number"] > after]
     if opening:
         yield opening
     last = max(after, FIRST_STORED_EVENT - 1)

@@ -1,33 +1,27 @@
 """The life of a foreground turn: it runs in the process of its request and ends with it.
 
-    begin (one parallel read) -> agent -> commit (one atomic write) -> the terminal event or the JSON answer
+    begin (one parallel read) -> answer -> commit (one atomic write) -> the terminal event or the JSON answer
 
 The commit comes before `response.completed` is announced, so a client that has seen it can chain on the response.
-When the client goes, the run is cancelled, the agent's stream is closed and the turn is stored as cancelled, in a task of
-its own: the web framework cancels whatever the request still awaits, over and over, and clean-up must not be part of it.
+When the client goes, the run is told to end, or cancelled if it can't be told, and the turn is stored as cancelled, in a task
+of its own: the web framework cancels whatever the request still awaits, over and over, and clean-up must not be part of it.
 If the process dies in the middle, nothing of the turn is stored and the conversation stands where it was.
 """
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
-from hosting.responses import (
-    DONE,
-    KEEP_ALIVE,
-    ApiError,
-    CreateRequest,
-    ResponseRenderer,
-    encode_event,
-    error_event,
-    stored_input_items,
-)
-from hosting.server.agent_run import AgentRun, Emit, Event
+from hosting.responses import DONE, KEEP_ALIVE, ApiError, Event, encode_event, error_event
+from hosting.server.answer import Answer, Emit, StopCause
 from hosting.server.channel import Channel
-from hosting.state import Turn, Turns
+from hosting.server.handler import ResponseNotCreated
+from hosting.server.transcript import INTERRUPTED
+from hosting.state import TurnRecord
 from hosting.storage import StorageError
 from hosting.tasks import use_scope
 
@@ -37,73 +31,105 @@ _log = logging.getLogger(__name__)
 
 _TOO_LONG = "The response took longer than a foreground request may. Use background mode for long runs."
 
+_LAST_WORDS = 2.0
+"""Seconds that interrupted runs have to store their end when the process stops."""
+
+_UNREAD = 30.0
+"""Seconds after which a stream that nobody has begun to read is given up."""
+
+_TERMINAL = frozenset({"response.completed", "response.failed", "response.incomplete"})
+
+type Json = dict[str, Any]
+
 # Runs that outlive their request for a moment (clean-up after a disconnect): asyncio itself keeps only weak references.
-_running: set[asyncio.Task[dict[str, Any]]] = set()
+_running: "dict[asyncio.Task[Json], ForegroundTurn]" = {}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ForegroundTurn:
-    """A validated request with its agent and its place in the conversation, ready to run once."""
+    """A turn that is ready to run once."""
 
-    request: CreateRequest
-    target: Any
-    turn: Turn
-    turns: Turns
-    model: str
-    store: bool
+    response_id: str
+    answer: Answer
+    commit: Callable[[TurnRecord], Awaitable[None]] | None
+    """Stores the turn, all or nothing; safe to repeat. None for a response that is not stored."""
+    held: AbstractAsyncContextManager[object]
+    """What the turn holds while it runs: its place among the concurrent runs, the lock of its conversation."""
     scope: str
     """On whose behalf: tasks that the agent starts are the caller's."""
     longest: float
     """Seconds after which the run is ended, whether or not somebody still waits."""
+    interrupted: bool = False
+    """Whether the run is cancelled because the process stops, not because its client has gone."""
 
-    async def run(self, emit: Emit) -> dict[str, Any]:
-        """Run the agent and commit the turn; the final response object. Raises only CancelledError."""
-        items = stored_input_items(self.request, self.turn.response_id)
-        renderer = ResponseRenderer(
-            response_id=self.turn.response_id, request=self.request, model=self.model, created_at=int(time.time())
-        )
-        run = AgentRun(self.target, self.request, items, self.turns, self.turn)
-        try:
-            await emit(renderer.start())
+    async def run(self, emit: Emit) -> Json:
+        """Run to the end and commit the turn; the final response object. Raises CancelledError and ResponseNotCreated."""
+        async with self.held:
             try:
-                async with asyncio.timeout(self.longest):
-                    with use_scope(self.scope):
-                        await run.run(renderer, emit, stream=self.request.stream)
-            except TimeoutError:
-                _log.warning("%s took longer than %.0f s", self.turn.response_id, self.longest)
-                await emit(renderer.fail(message=_TOO_LONG))
-            except (Exception, asyncio.CancelledError) as error:
-                if isinstance(error, asyncio.CancelledError) and _being_cancelled():
-                    raise
-                # Also a CancelledError that is the agent's own, of a task or a cancel scope inside it.
-                _log.error("The agent failed in %s", self.turn.response_id, exc_info=error)
-                await emit(renderer.fail())
-        except asyncio.CancelledError:
-            renderer.cancel()
-            await self._commit(renderer, run)
-            raise
-        if not await self._commit(renderer, run):
-            await emit(renderer.fail(code="server_error", message="The response could not be stored."))
-        await emit([renderer.terminal()])
-        return renderer.response
+                await self._answer(emit)
+            except asyncio.CancelledError:
+                await self._end_cancelled(emit)
+                raise
+            if not await self._commit():
+                await emit(self.answer.fail(message="The response could not be stored."))
+            await emit([self.answer.terminal()])
+            return self.answer.response
 
-    async def _commit(self, renderer: ResponseRenderer, run: AgentRun) -> bool:
+    async def _answer(self, emit: Emit) -> None:
+        limit = asyncio.timeout(self.longest)
+        try:
+            async with limit:
+                with use_scope(self.scope):
+                    await self.answer.run(emit)
+        except ResponseNotCreated:
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            if limit.expired():
+                _log.warning("%s took longer than %.0f s", self.response_id, self.longest)
+                await emit(self.answer.fail(message=_TOO_LONG))
+                return
+            if isinstance(error, asyncio.CancelledError) and _being_cancelled():
+                raise
+            # Also a CancelledError that is the agent's own, of a task or a cancel scope inside it.
+            _log.error("The agent failed in %s", self.response_id, exc_info=error)
+            await emit(self.answer.fail())
+
+    async def _end_cancelled(self, emit: Emit) -> None:
+        if not self.interrupted:
+            self.answer.cancel()  # nobody is there to read it
+            await self._commit()
+            return
+        await emit(self.answer.fail(message=INTERRUPTED))
+        await self._commit()
+        await emit([self.answer.terminal()])
+
+    async def _commit(self) -> bool:
         """Store the turn; False when that is not possible (logged). Tried twice: a commit is safe to repeat."""
-        if not self.store:
+        if self.commit is None:
             return True
         try:
-            record = run.record(renderer)
-        except TypeError:  # the app put something into the session that can't be read back
-            _log.exception("The session after %s can't be stored", self.turn.response_id)
+            record = self.answer.record()
+        except (TypeError, ValueError):  # the app put something into the session that can't be read back
+            _log.exception("The session after %s can't be stored", self.response_id)
             return False
         for attempt in (1, 2):
             try:
-                await self.turns.commit(self.turn, record)
+                await self.commit(record)
             except StorageError:
-                _log.exception("Commit %d of 2 of %s failed", attempt, self.turn.response_id)
+                _log.exception("Commit %d of 2 of %s failed", attempt, self.response_id)
             else:
                 return True
         return False
+
+    def stop(self, run: "asyncio.Task[Json]", cause: StopCause) -> None:
+        """Have the run end: it is told, and cancelled when its time for that is over."""
+        if run.done():
+            return
+        seconds = self.answer.stop(cause)
+        if not seconds:
+            run.cancel()
+        elif isfinite(seconds) and cause != "shutdown":
+            asyncio.get_running_loop().call_later(seconds, run.cancel)
 
 
 def _being_cancelled() -> bool:
@@ -115,50 +141,76 @@ async def _discard(events: Sequence[Event]) -> None:
     """The JSON answer needs the final object only."""
 
 
-async def run_to_end(turn: ForegroundTurn, disconnected: Callable[[], Awaitable[None]]) -> dict[str, Any] | None:
-    """Run a turn for a client that waits for one JSON answer; None when the client went first."""
+async def run_to_end(turn: ForegroundTurn, disconnected: Callable[[], Awaitable[None]]) -> Json | None:
+    """Run a turn for a client that waits for one JSON answer; None when the client went first. Raises ResponseNotCreated."""
     run = _start(turn, _discard)
     gone = asyncio.ensure_future(disconnected())
     try:
         await asyncio.wait({run, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if run.done():
-            return run.result()
-        return None
+        if not run.done():
+            return None
+        if run.cancelled():  # the process stops: the turn is stored as failed by then
+            return turn.answer.response
+        return run.result()
     finally:
         gone.cancel()
-        run.cancel()  # no-op when it is done; else its own task stores the turn as cancelled
+        turn.stop(run, "cancel_requested")  # no-op when it is done; else its own task stores the turn as cancelled
 
 
-async def stream_events(turn: ForegroundTurn, keep_alive_seconds: float) -> AsyncIterator[bytes]:
-    """Run a turn for a client that reads server-sent events. Closing the iterator cancels the run."""
+def stream_events(turn: ForegroundTurn, keep_alive_seconds: float) -> AsyncIterator[bytes]:
+    """Start a turn for a client that reads server-sent events. Closing the iterator ends the run."""
     channel = Channel()
     run = _start(turn, channel.put)
     run.add_done_callback(lambda _: channel.close())
-    last = -1
+    # A client may be gone before anything asks for the first event, and then nothing closes the iterator.
+    unread = asyncio.get_running_loop().call_later(_UNREAD, turn.stop, run, "cancel_requested")
+    return _read(turn, run, channel, keep_alive_seconds, unread)
+
+
+async def _read(
+    turn: ForegroundTurn,
+    run: "asyncio.Task[Json]",
+    channel: Channel,
+    keep_alive_seconds: float,
+    unread: asyncio.TimerHandle,
+) -> AsyncIterator[bytes]:
+    last, ended = -1, False
     try:
+        unread.cancel()
         async for events in channel.read(keep_alive_seconds):
             if not events:
                 yield KEEP_ALIVE
                 continue
             last = events[-1]["sequence_number"]
+            ended = events[-1]["type"] in _TERMINAL
             yield b"".join(map(encode_event, events))
-        if run.cancelled() or run.exception() is not None:  # a defect of ours: an agent's failure is an event
-            _log.error("The run of %s ended without a terminal event", turn.turn.response_id, exc_info=run.exception())
-            fault = ApiError.server_error()
-            yield encode_event(error_event(fault, sequence_number=last + 1))
+        if not ended:  # an agent's failure is an event, so this is a handler without a response, or a defect of ours
+            error = None if run.cancelled() else run.exception()
+            _log.error("The run of %s ended without a terminal event", turn.response_id, exc_info=error)
+            yield encode_event(error_event(ApiError.server_error(), sequence_number=last + 1))
         yield DONE
     finally:
-        run.cancel()
+        channel.abandon()
+        turn.stop(run, "cancel_requested")
 
 
-def _start(turn: ForegroundTurn, emit: Emit) -> asyncio.Task[dict[str, Any]]:
-    run = asyncio.create_task(turn.run(emit), name=f"turn {turn.turn.response_id}")
-    _running.add(run)
-    run.add_done_callback(_running.discard)
+def _start(turn: ForegroundTurn, emit: Emit) -> "asyncio.Task[Json]":
+    run = asyncio.create_task(turn.run(emit), name=f"turn {turn.response_id}")
+    _running[run] = turn
+    run.add_done_callback(lambda _: _running.pop(run))
     return run
 
 
 async def finish_running(seconds: float) -> None:
-    """Let the runs of this process finish, for at most so long. What is left is as if the process had died."""
-    if _running:
-        await asyncio.wait(_running, timeout=seconds)
+    """Let the runs of this process finish, for at most so long. Then they are stored as failed, if there is time."""
+    if not _running:
+        return
+    for run, turn in list(_running.items()):
+        turn.stop(run, "shutdown")
+    await asyncio.wait(list(_running), timeout=seconds)
+    if not _running:
+        return
+    for run, turn in list(_running.items()):
+        turn.interrupted = True
+        run.cancel()
+    await asyncio.wait(list(_running), timeout=_LAST_WORDS)

@@ -8,7 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["ClientGone", "Request", "Response", "json_response"]
+from hosting.responses import ApiError
+
+__all__ = ["SSE_HEADERS", "ClientGone", "Request", "Response", "json_response"]
+
+SSE_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+"""Of a stream of server-sent events: no front end may keep or gather it."""
 
 
 async def _never_gone() -> None:
@@ -34,6 +39,17 @@ class Request:
     """Reads the body; given the limit in bytes, raises ApiError 413 when the body is longer, and ClientGone."""
     disconnected: Callable[[], Awaitable[None]] = _never_gone
     """Returns when the client has gone. Call it only after the body was read."""
+
+    async def read_body(self, limit: int) -> bytes:
+        """The body, which can be read once. Raises ApiError 413 and 415, and ClientGone."""
+        if self.headers.get("content-encoding", "identity").lower() != "identity":
+            raise ApiError(
+                "Compressed request bodies are not supported: send it without content-encoding.",
+                status=415,
+                type="invalid_request_error",
+                code="unsupported_content_encoding",
+            )
+        return await self.read(limit) if self.read is not None else b""
 
 
 @dataclass(slots=True)

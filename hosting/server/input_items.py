@@ -1,17 +1,16 @@
 """The list of items that a response was made from: those of the turns before it, then its own input."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, cast
+from contextlib import aclosing
+from typing import Any
 
 from hosting.ids import parse_id
 from hosting.responses import ApiError
 from hosting.state import StoredResponse, Turns
-from hosting.state.lineage import Place, Segment, places
+from hosting.state.items import turn_items
+from hosting.state.lineage import Place, places
 
 __all__ = ["Page", "list_input_items", "parse_page"]
-
-# Turns that one read takes. A page of 20 items is some 10 turns; the rest is there for turns with little in them.
-_BLOCK = 50
 
 type Item = dict[str, Any]
 
@@ -74,27 +73,16 @@ async def list_input_items(turns: Turns, stored: StoredResponse, query: Mapping[
 
 
 async def _items(turns: Turns, stored: StoredResponse, order: Sequence[Place], descending: bool) -> AsyncIterator[Item]:
-    for start in range(0, len(order), _BLOCK):
-        block = order[start : start + _BLOCK]
-        rows: dict[Place, Any] = {}
-        for segment in _segments([place for place in block if place.log]):
-            rows |= await turns.items(segment, "input", "output")
-        for place in block:
-            items: list[Item] = []
-            if place == stored.place and stored.input is not None:
-                items += stored.input
-            elif place in rows:  # else deleted meanwhile
-                documents = rows[place].documents
-                items += cast("list[Item]", documents.get("input") or [])
-                if place != stored.place:
-                    items += cast("list[Item]", documents.get("output") or [])
+    if stored.input is not None:  # its own are in its row: it has no place in the log yet
+        order = [place for place in order if place != stored.place]
+        if descending:
+            for item in reversed(stored.input):
+                yield item
+    async with aclosing(turn_items(turns, order)) as found:
+        async for place, given, made in found:
+            items = given if place == stored.place else [*given, *made]
             for item in reversed(items) if descending else items:
                 yield item
-
-
-def _segments(block: Sequence[Place]) -> list[Segment]:
-    """The stretches that cover a block of neighbouring places."""
-    logs: dict[tuple[str, str], list[int]] = {}
-    for place in block:
-        logs.setdefault((place.chain, place.log), []).append(place.turn)
-    return [Segment(chain, log, min(found), max(found)) for (chain, log), found in logs.items()]
+    if stored.input is not None and not descending:
+        for item in stored.input:
+            yield item

@@ -18,12 +18,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
-from hosting.identity import Caller, Identity
+from hosting.identity import Caller
 from hosting.responses import KEEP_ALIVE, ApiError, parse_json_body
+from hosting.server.caller import Callers
 from hosting.server.channel import Channel
-from hosting.server.http import Request, Response, json_response
+from hosting.server.http import SSE_HEADERS, Request, Response, json_response
 from hosting.settings import Settings
-from hosting.storage import StorageUnavailable, keys
+from hosting.storage import StorageUnavailable
 from hosting.tasks import use_scope
 
 __all__ = ["InvocationHandler", "InvocationRequest", "Invocations"]
@@ -35,7 +36,6 @@ _SESSION_QUERY = "agent_session_id"
 # The grammar of the published package, which is that of task ids too.
 _ID = re.compile(r"[A-Za-z0-9\-_.:]{1,256}", re.ASCII)
 _EVENT_STREAM = "text/event-stream"
-_SSE_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class InvocationRequest(Request):
 
     async def body(self) -> bytes:
         """The body, which can be read once. Raises ApiError 413."""
-        return await self.read(self.longest_body) if self.read is not None else b""
+        return await self.read_body(self.longest_body)
 
     async def json(self) -> Any:
         """The body as JSON. Raises ApiError 400 for anything else."""
@@ -70,7 +70,7 @@ class Invocations:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._identity = Identity(settings)
+        self._callers = Callers(settings)
         self._handlers: dict[str, InvocationHandler] = {}
         self.routes: Mapping[str, Mapping[str, Callable[[Request], Awaitable[Response]]]] = {
             "v1/invocations": {"POST": self._invoke},
@@ -99,8 +99,8 @@ class Invocations:
 
     async def _answer(self, kind: str, request: Request, invocation_id: str) -> Response:
         """Call a handler. Raises NotAuthenticated, ApiError, StorageUnavailable."""
-        caller = self._identity.caller(request.headers)
-        scope = keys.scope(caller.tenant, caller.user if self._settings.isolation == "user" else None)
+        caller = self._callers.caller(request)
+        scope = self._callers.scope_of(caller)
         session_id = _id_or_new((request.query.get(_SESSION_QUERY) or [request.headers.get(SESSION_HEADER, "")])[-1])
         handler = self._handlers.get(kind)
         if handler is None or _ID.fullmatch(invocation_id) is None:
@@ -144,7 +144,7 @@ class Invocations:
             return Response(204)
         if hasattr(result, "__aiter__"):
             body = self._stream(cast("AsyncIterator[Any]", result), scope, events=True)
-            return Response(200, body, dict(_SSE_HEADERS), _EVENT_STREAM)
+            return Response(200, body, dict(SSE_HEADERS), _EVENT_STREAM)
         return json_response(result)
 
     async def _stream(self, source: AsyncIterator[Any], scope: str, *, events: bool) -> AsyncIterator[bytes]:

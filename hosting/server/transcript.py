@@ -125,6 +125,10 @@ class Transcript:
         """End the run as cancelled. What was said until then stays in the output; open items become incomplete."""
         return self._finish("cancelled")
 
+    def interrupt(self, reason: str) -> list[Event]:
+        """End the run as incomplete, because something else goes before it. What was said until then counts."""
+        return self._finish("incomplete", incomplete_details={"reason": reason})
+
     def terminal(self) -> Event:
         """The last event, for when the response is stored. Cancelled ends with `response.failed`: the API has no event of
         its own for it."""

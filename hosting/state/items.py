@@ -1,14 +1,19 @@
-"""Looking up single items of earlier turns by their ids."""
+"""The items of earlier turns: single ones by their ids, or turn by turn."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, cast
 
 from hosting.ids import parse_id
-from hosting.state.lineage import MAIN, Segment
+from hosting.state.lineage import MAIN, Place, Segment
 from hosting.state.turns import Turns
 
-__all__ = ["find_items"]
+__all__ = ["find_items", "turn_items"]
+
+type Item = dict[str, Any]
+
+# Turns that one read takes. A page of 20 items is some 10 turns; the rest is there for turns with little in them.
+_BLOCK = 50
 
 
 async def find_items(turns: Turns, identifiers: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -28,3 +33,28 @@ async def find_items(turns: Turns, identifiers: Iterable[str]) -> dict[str, dict
                 if item["id"] in wanted:
                     found[item["id"]] = item
     return found
+
+
+async def turn_items(turns: Turns, order: Sequence[Place]) -> AsyncGenerator[tuple[Place, list[Item], list[Item]]]:
+    """Place, input and output of the turns at `order`, which are neighbours in either direction; read in blocks.
+
+    A deleted turn has neither; a place that was never taken does not appear. Raises StorageError.
+    """
+    for start in range(0, len(order), _BLOCK):
+        block = order[start : start + _BLOCK]
+        rows: dict[Place, Any] = {}
+        for segment in _segments(block):
+            rows |= await turns.items(segment, "input", "output")
+        for place in block:
+            if place in rows:
+                documents = rows[place].documents
+                given, made = (cast("list[Item]", documents.get(name) or []) for name in ("input", "output"))
+                yield place, given, made
+
+
+def _segments(block: Sequence[Place]) -> list[Segment]:
+    """The stretches that cover a block of neighbouring places."""
+    logs: dict[tuple[str, str], list[int]] = {}
+    for place in block:
+        logs.setdefault((place.chain, place.log), []).append(place.turn)
+    return [Segment(chain, log, min(found), max(found)) for (chain, log), found in logs.items()]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from hosting.state.lineage import Lineage, Place, Segment, decode_lineage, encode_lineage
-from hosting.storage import Entity, Json, Scalar
+from hosting.storage import Entity, Json, Operation, Scalar
 
 __all__ = [
     "INLINE",
@@ -30,6 +30,10 @@ INLINE = ""
 RUNNING = ("queued", "in_progress")
 """The statuses of a response that is not final."""
 
+_NOTES = "_internal_metadata"
+"""The key of `metadata` under which a response handler keeps notes to itself. They are stored while the response runs, for a
+run that takes over, in a document of their own: so no reader of a response sees them."""
+
 type Item = dict[str, Any]
 
 
@@ -45,6 +49,8 @@ class TurnRecord:
     open_calls: Sequence[str] = ()
     continues: bool = True
     """Whether a later turn may build on it: false for a failed or cancelled one."""
+    extra: Sequence[Operation] = ()
+    """Rows of the same chain to write with the turn, whatever its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,17 @@ class StoredResponse:
     input: list[Item] | None = None
     """Its own input items, when they are not in the log."""
     task: TaskRef | None = None
+    notes: str | None = None
+    """What its handler has noted for itself."""
+    opening: dict[str, Any] | None = None
+    """The response as it was announced, when the run has changed what was said then."""
+
+    @property
+    def snapshot(self) -> dict[str, Any]:
+        """The response with the notes in it, as its handler made it."""
+        if self.notes is None:
+            return self.response
+        return {**self.response, "metadata": {**self.response["metadata"], _NOTES: self.notes}}
 
     @property
     def running(self) -> bool:
@@ -76,7 +93,11 @@ class StoredResponse:
 
 
 def response_columns(
-    record: TurnRecord, place: Place, lineage: Lineage, task: TaskRef | None = None
+    record: TurnRecord,
+    place: Place,
+    lineage: Lineage,
+    task: TaskRef | None = None,
+    opening: dict[str, Any] | None = None,
 ) -> tuple[dict[str, Scalar], dict[str, Json]]:
     """Fields and documents of a final response whose items are in the log at `place`."""
     response = {key: value for key, value in record.response.items() if key != "output"}
@@ -85,19 +106,34 @@ def response_columns(
         "lineage": cast("Json", encode_lineage(lineage)),
         "open_calls": list(record.open_calls),
     }
+    if opening is not None:
+        documents["opening"] = opening
     return _fields(response, place, task), documents
 
 
 def running_columns(
-    response: dict[str, Any], items: Sequence[Item], place: Place, lineage: Lineage, task: TaskRef
+    response: dict[str, Any],
+    items: Sequence[Item],
+    place: Place,
+    lineage: Lineage,
+    task: TaskRef,
+    opening: dict[str, Any] | None = None,
 ) -> tuple[dict[str, Scalar], dict[str, Json]]:
     """Fields and documents of a response that holds its items itself. `lineage` is that of the turns before it."""
+    kept = {key: value for key, value in response.items() if key != "output"}
+    metadata = cast("dict[str, str]", kept.get("metadata") or {})
+    if (notes := metadata.get(_NOTES)) is not None:
+        kept["metadata"] = {key: value for key, value in metadata.items() if key != _NOTES}
     documents: dict[str, Json] = {
-        "response": {key: value for key, value in response.items() if key != "output"},
+        "response": kept,
         "lineage": cast("Json", encode_lineage(lineage)),
         "input": list(items),
         "output": response["output"],
     }
+    if notes is not None:
+        documents["notes"] = notes
+    if opening is not None:
+        documents["opening"] = opening
     return _fields(response, Place(place.chain, INLINE, place.turn), task), documents
 
 
@@ -126,6 +162,8 @@ def stored_response(found: Entity, row: Entity | None, place: Place) -> StoredRe
         TaskRef(str(fields["task"]), int(cast("int", fields["seq"])), bool(fields["stream"]))
         if "task" in fields
         else None,
+        cast("str | None", found.documents.get("notes")),
+        cast("dict[str, Any] | None", found.documents.get("opening")),
     )
 
 

@@ -31,7 +31,7 @@ from hosting.storage import Delete, Entity, Insert, Json, Operation, Put, RowExi
 
 __all__ = ["PreviousResponseNotFound", "PreviousResponseUnfinished", "Turn", "Turns"]
 
-_RESPONSE_DOCUMENTS = ("response", "lineage", "input", "output")
+_RESPONSE_DOCUMENTS = ("response", "lineage", "input", "output", "notes", "opening")
 
 # One query page holds 1,000 rows. Long logs are read as parallel ranges of this many, so that a turn has one round trip
 # whatever its position; a wider range would put its second page behind its first.
@@ -67,8 +67,7 @@ class Turns:
     """The conversations of one scope (a tenant, or a user of it)."""
 
     def __init__(self, store: Store, scope: str) -> None:
-        self._store = store
-        self._scope = scope
+        self.store, self.scope = store, scope
 
     async def begin(self, previous: str | None, *, history: bool, unfinished: bool = False) -> Turn:
         """Begin a turn after the response `previous`, or a new conversation. One parallel read; one more for a fork.
@@ -112,8 +111,8 @@ class Turns:
         partition = self._partition(parsed.chain)
         first = 0 if history else parsed.turn + 1
         found, session, rows = await asyncio.gather(
-            self._store.get(partition, keys.response_row(previous), documents=("lineage", "open_calls")),
-            self._store.get(partition, keys.session_row(previous), documents=("session",)),
+            self.store.get(partition, keys.response_row(previous), documents=("lineage", "open_calls")),
+            self.store.get(partition, keys.session_row(previous), documents=("session",)),
             self._rows(Segment(parsed.chain, MAIN, first, parsed.turn + 1), ("messages",) if history else ()),
         )
         if found is None:
@@ -155,17 +154,17 @@ class Turns:
             *self.rows(turn.response_id, record, place),
             Insert(keys.response_row(turn.response_id), *response_columns(record, place, lineage)),
         ]
-        await self._store.commit(self._partition(place.chain), operations, token=turn.response_id)
+        await self.store.commit(self._partition(place.chain), operations, token=turn.response_id)
 
-    def rows(self, response: str, record: TurnRecord, place: Place) -> list[Insert]:
+    def rows(self, response: str, record: TurnRecord, place: Place) -> list[Operation]:
         """The rows of a turn but for its response row: the log's, and the session's when there is one."""
         items: dict[str, Json] = {"input": list(record.input), "output": record.response["output"]}
         if record.messages is not None:
             items["messages"] = list(record.messages)
-        rows = [Insert(keys.turn_row(place.log, place.turn), {"response_id": response}, items)]
+        rows: list[Operation] = [Insert(keys.turn_row(place.log, place.turn), {"response_id": response}, items)]
         if record.session is not None:
             rows.append(Insert(keys.session_row(response), {}, {"session": record.session}))
-        return rows
+        return [*rows, *record.extra]
 
     async def response(self, identifier: str) -> StoredResponse | None:
         """A stored response of this scope, final or running; None for any other id. Raises StorageError."""
@@ -174,14 +173,14 @@ class Turns:
             return None
         partition = self._partition(parsed.chain)
         found, row = await asyncio.gather(
-            self._store.get(partition, keys.response_row(identifier), documents=_RESPONSE_DOCUMENTS),
-            self._store.get(partition, keys.turn_row(MAIN, parsed.turn), documents=("output",)),
+            self.store.get(partition, keys.response_row(identifier), documents=_RESPONSE_DOCUMENTS),
+            self.store.get(partition, keys.turn_row(MAIN, parsed.turn), documents=("output",)),
         )
         if found is None:
             return None
         place = Place(parsed.chain, str(found.fields["log"]), int(cast("int", found.fields["turn"])))
         if place.log not in (MAIN, INLINE):
-            row = await self._store.get(partition, keys.turn_row(place.log, place.turn), documents=("output",))
+            row = await self.store.get(partition, keys.turn_row(place.log, place.turn), documents=("output",))
         return stored_response(found, row, place)
 
     async def delete(self, identifier: str) -> bool:
@@ -194,7 +193,7 @@ class Turns:
         if parsed is None:
             return False
         partition = self._partition(parsed.chain)
-        found = await self._store.get(partition, keys.response_row(identifier), documents=())
+        found = await self.store.get(partition, keys.response_row(identifier), documents=())
         if found is None:
             return False
         operations: list[Operation] = [
@@ -205,10 +204,16 @@ class Turns:
             row = keys.turn_row(log, int(cast("int", found.fields["turn"])))
             operations.append(Put(row, {"deleted": True}, {}))
         try:
-            await self._store.commit(partition, operations)
+            await self.store.commit(partition, operations)
         except RowMissing:  # another request deleted it first
             return False
         return True
+
+    async def taken(self, place: Place, *, by: str) -> bool:
+        """Whether a place in a log is taken by the response `by`, or was by one that is deleted. Raises StorageError."""
+        partition = self._partition(place.chain)
+        found = await self.store.get(partition, keys.turn_row(place.log, place.turn), documents=())
+        return found is not None and found.fields.get("response_id", by) == by
 
     async def items(self, segment: Segment, *documents: str) -> dict[Place, Entity]:
         """The rows of a stretch of a log, with the named documents."""
@@ -219,12 +224,12 @@ class Turns:
         starts = range(segment.first, segment.last + 1, _RANGE)
         ranges = [keys.turn_range(segment.log, start, min(start + _RANGE, segment.last + 1)) for start in starts]
         pages = await asyncio.gather(
-            *(self._store.query(partition, first, last, documents=wanted) for first, last in ranges)
+            *(self.store.query(partition, first, last, documents=wanted) for first, last in ranges)
         )
         return {Place(segment.chain, segment.log, keys.turn_position(row.row)): row for page in pages for row in page}
 
     def _partition(self, chain: str) -> str:
-        return keys.partition_key(self._scope, chain)
+        return keys.partition_key(self.scope, chain)
 
 
 class _Past:

@@ -11,6 +11,8 @@ import re
 from hosting.ids import parse_id
 
 __all__ = [
+    "chain_metadata_range",
+    "chain_metadata_row",
     "chain_of",
     "encode_key",
     "partition_key",
@@ -64,6 +66,16 @@ def response_row(response_id: str) -> str:
 def session_row(session_id: str) -> str:
     """The row of a session snapshot; any text is a session id."""
     return f"session.{encode_key(session_id)}"
+
+
+def chain_metadata_row(namespace: str) -> str:
+    """The row of a namespace of a chain's metadata."""
+    return f"metadata.{encode_key(namespace)}"
+
+
+def chain_metadata_range() -> tuple[str, str]:
+    """The bounds for `Store.query` of all namespaces of a chain."""
+    return "metadata.", "metadata/"
 
 
 def turn_row(log: str, position: int) -> str:

@@ -4,8 +4,9 @@ from hosting.tasks._acceptance import Accepted, StartRequest
 from hosting.tasks._attempt import TerminalRows
 from hosting.tasks._current import current_engine
 from hosting.tasks._engine import Engine
+from hosting.tasks._metadata import MetadataSpaces
 from hosting.tasks._outcome import Outcome
 from hosting.tasks._record import Slot
 from hosting.tasks._rows import Key
 
-__all__ = ["Accepted", "Engine", "Key", "Outcome", "Slot", "StartRequest", "TerminalRows", "current_engine"]
+__all__ = ["Accepted", "Engine", "Key", "MetadataSpaces", "Outcome", "Slot", "StartRequest", "TerminalRows", "current_engine"]

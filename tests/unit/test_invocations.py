@@ -125,7 +125,7 @@ async def test_tenants_have_scopes_of_their_own_and_these_are_the_ones_of_respon
     served = Served(HOSTING_API_KEYS=f"{first.entry},{second.entry}").on(handler)
     scopes = [parsed(await served.post(headers={"api-key": key})) for key in (one, two)]
     request = Request("POST", "/", {"api-key": one})
-    assert scopes[0] == served.server._scope(request) != scopes[1]
+    assert scopes[0] == served.server._callers.scope(request) != scopes[1]
 
 
 async def test_the_body_is_read_as_json_and_is_limited() -> None:

@@ -35,7 +35,7 @@ class FinalTurns:
 
 
 def stored() -> Any:
-    return SimpleNamespace(response={"id": ID, "status": "completed"}, running=False)
+    return SimpleNamespace(opening=None, response={"id": ID, "status": "completed"}, running=False)
 
 
 @pytest.mark.parametrize("after", [-1, 0, 1, 3])

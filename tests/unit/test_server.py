@@ -215,7 +215,7 @@ async def test_closing_the_stream_closes_the_agents_stream_and_stores_the_turn_a
         if found[-1]["type"] == "response.output_text.delta":
             break
     await response.body.aclose()  # type: ignore[attr-defined]
-    await server.close_runs(5)
+    await server.close(5)
     assert agent.closed == 1
     assert parsed(await get(server, found[0]["response"]["id"]))["status"] == "cancelled"
 
@@ -228,7 +228,7 @@ async def test_a_client_that_goes_while_it_waits_for_json_ends_the_run() -> None
     await asyncio.sleep(0.05)
     gone.set()
     assert (await waiting).status == 499
-    await server.close_runs(5)
+    await server.close(5)
     assert agent.closed == 1
 
 

@@ -1,0 +1,224 @@
+"""`POST /v1/responses`: who asks, what it continues, and whether it runs here or in the background."""
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from hosting.ids import parse_id
+from hosting.responses import (
+    DONE,
+    ApiError,
+    CreateRequest,
+    check_open_calls,
+    encode_event,
+    item_references,
+    parse_create_request,
+    parse_json_body,
+    resolve_references,
+    stored_input_items,
+)
+from hosting.responses.builders import INTERNAL_METADATA
+from hosting.responses.replay import replay_events
+from hosting.server.answer import TurnInput
+from hosting.server.background import BackgroundResponses, Submission
+from hosting.server.caller import Callers, RequestFacts
+from hosting.server.follow import follow_response
+from hosting.server.foreground import ForegroundTurn, run_to_end, stream_events
+from hosting.server.http import SSE_HEADERS, Request, Response, json_response
+from hosting.server.idempotency import earlier_response
+from hosting.server.options import ResponsesServerOptions
+from hosting.server.targets import Targets
+from hosting.settings import Settings
+from hosting.state import PreviousResponseNotFound, PreviousResponseUnfinished, StoredResponse, Turn, Turns
+from hosting.state.idempotency import IdempotencyKeys
+from hosting.state.items import find_items
+from hosting.state.lineage import MAIN, Place
+from hosting.storage import Store
+from hosting.tasks.engine import Key, current_engine
+
+__all__ = ["CreateResponse"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A validated request, and on whose behalf it runs."""
+
+    create: CreateRequest
+    turns: Turns
+    scope: str
+    model: str
+    facts: RequestFacts
+
+
+class CreateResponse:
+    """The endpoint. `open_store` gives the store of the process."""
+
+    def __init__(
+        self,
+        targets: Targets,
+        callers: Callers,
+        background: BackgroundResponses,
+        settings: Settings,
+        options: ResponsesServerOptions,
+        open_store: Callable[[], Store],
+        keep_alive: float,
+    ) -> None:
+        self._targets, self._callers, self._background = targets, callers, background
+        self._settings, self._options, self._open_store = settings, options, open_store
+        self._keep_alive = keep_alive
+
+    async def __call__(self, request: Request) -> Response:
+        """Raises ApiError, NotAuthenticated, StorageError."""
+        caller = self._callers.caller(request)
+        scope = self._callers.scope_of(caller)
+        body = await request.read_body(self._settings.max_request_bytes)
+        create = _without_notes(parse_create_request(parse_json_body(body)))
+        turns = Turns(self._open_store(), scope)
+        create = await _with_referenced_items(turns, create)
+        model = self._targets.model(create.model)
+        asked = _Asked(create, turns, scope, model, self._callers.facts(request, caller))
+        turn = await self._begin(asked)
+        claims = IdempotencyKeys(self._open_store(), scope)
+        if (earlier := await earlier_response(claims, request, body, turn)) is not None:
+            return await self._repeat(asked, turn, earlier)
+        if create.background or turn.after_unfinished:
+            return await self._submit(asked, turn)
+        return await self._run_here(asked, turn, request)
+
+    async def _begin(self, asked: _Asked) -> Turn:
+        create = asked.create
+        if create.conversation_id is not None:
+            raise ApiError.unsupported("conversation", "Conversations are not supported by this server yet.")
+        history = not create.background and await self._targets.reads_history(asked.model)
+        try:
+            turn = await asked.turns.begin(
+                create.previous_response_id,
+                history=history,
+                unfinished=self._options.steerable_conversations and create.store,
+            )
+        except PreviousResponseNotFound:
+            raise ApiError.previous_response_not_found(create.previous_response_id or "") from None
+        except PreviousResponseUnfinished:
+            raise ApiError.invalid_value(
+                "previous_response_id", "The previous response is still running. Wait until it has ended."
+            ) from None
+        if not turn.after_unfinished:
+            check_open_calls(turn.open_calls, create)
+        return turn
+
+    async def _run_here(self, asked: _Asked, turn: Turn, request: Request) -> Response:
+        create, turns = asked.create, asked.turns
+        given = TurnInput(
+            request=create,
+            items=stored_input_items(create, turn.response_id),
+            turns=turns,
+            turn=turn,
+            model=asked.model,
+            created_at=int(time.time()),
+            stream=create.stream,
+            facts=asked.facts,
+        )
+        async with AsyncExitStack() as stack:
+            answer = await self._targets.answer(given)
+            commit = partial(turns.commit, turn) if create.store else None
+            run = ForegroundTurn(
+                turn.response_id, answer, commit, stack.pop_all(), asked.scope, self._settings.foreground_seconds
+            )
+        if create.stream:
+            return Response(200, stream_events(run, self._keep_alive), dict(SSE_HEADERS), "text/event-stream")
+        response = await run_to_end(run, request.disconnected)
+        if response is None:
+            _log.info("%s: the client went away, its run is cancelled", turn.response_id)
+            return Response(499)  # nobody reads it; the number tells the log
+        return json_response(response)
+
+    async def _submit(self, asked: _Asked, turn: Turn) -> Response:
+        """Accept a response that a task runs, and answer with its first state, its events, or its end."""
+        create, turns = asked.create, asked.turns
+        stored = await self._background.accept(
+            Submission(create, turn, turns, asked.scope, asked.model, int(time.time()), asked.facts)
+        )
+        if create.stream:
+            return await follow_response(turns, stored, -1, self._keep_alive)
+        if create.background:
+            return json_response(self._queued_body(create, stored) if turn.after_unfinished else stored.response)
+        # A foreground request behind a running turn: it waits for its own.
+        if stored.task is not None:
+            await current_engine().wait(Key(asked.scope, stored.task.task_id), stored.response["id"], stored.task.seq)
+        final = await turns.response(stored.response["id"])
+        return json_response(final.response if final is not None else stored.response)
+
+    def _queued_body(self, create: CreateRequest, stored: StoredResponse) -> dict[str, Any]:
+        """What a turn that waits is answered with: the app may say it in its own way."""
+        acceptor = self._targets.acceptor
+        if acceptor is None:
+            return stored.response
+        try:
+            return dict(acceptor(create.to_body(), stored.response))
+        except Exception:
+            _log.exception("The response acceptor failed for %s", stored.response["id"])
+            return stored.response
+
+    async def _repeat(self, asked: _Asked, turn: Turn, earlier: str) -> Response:
+        """Answer a repeated request with what the first one made."""
+        create, turns = asked.create, asked.turns
+        stored = await turns.response(earlier)
+        if stored is None and create.background and not await _was_there(turns, earlier):
+            # The process died between the claim of the key and the acceptance, or is just there: accepting it under the
+            # claimed id is safe, because only one of two acceptances of one id can succeed.
+            try:
+                return await self._submit(asked, _at(turn, earlier))
+            except ApiError:
+                stored = await turns.response(earlier)
+        if stored is None:
+            message = "The first request with this Idempotency-Key has not ended, or its response was not stored."
+            raise ApiError.conflict(message, code="idempotency_key_in_use", retry=create.store)
+        if not create.stream:
+            return json_response(stored.response)
+        if stored.task is not None:
+            return await follow_response(turns, stored, -1, self._keep_alive)
+        chunks = [encode_event(event) for event in replay_events(stored.response)]
+        return Response(200, _pieces([*chunks, DONE]), dict(SSE_HEADERS), "text/event-stream")
+
+
+def _at(turn: Turn, identifier: str) -> Turn:
+    """The turn under an id that was claimed before."""
+    parsed = parse_id(identifier, "resp")
+    assert parsed is not None
+    return replace(turn, response_id=identifier, place=Place(parsed.chain, MAIN, parsed.turn))
+
+
+async def _was_there(turns: Turns, identifier: str) -> bool:
+    """Whether a response that is gone had ended: its place in the log stays taken when it is deleted."""
+    parsed = parse_id(identifier, "resp")
+    return parsed is not None and await turns.taken(Place(parsed.chain, MAIN, parsed.turn), by=identifier)
+
+
+def _without_notes(create: CreateRequest) -> CreateRequest:
+    """The key under which handlers keep notes of their own is not the client's to set."""
+    if INTERNAL_METADATA not in create.metadata:
+        return create
+    return replace(create, metadata={key: value for key, value in create.metadata.items() if key != INTERNAL_METADATA})
+
+
+async def _with_referenced_items(turns: Turns, create: CreateRequest) -> CreateRequest:
+    """Put the items themselves in the place of references. Raises ApiError 400 for one that is not found."""
+    wanted = item_references(create.input_items)
+    if not wanted:
+        return create
+    found = await find_items(turns, wanted)
+    for identifier in wanted:
+        if identifier not in found:
+            raise ApiError.reference_not_found(identifier)
+    return replace(create, input_items=tuple(resolve_references(create.input_items, found)))
+
+
+async def _pieces(chunks: Sequence[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk

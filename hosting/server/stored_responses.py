@@ -1,0 +1,90 @@
+"""The endpoints of responses that exist: retrieve, follow, cancel, delete, and the items they were made from."""
+
+from collections.abc import Callable
+
+from hosting.responses import ApiError
+from hosting.server.background import BackgroundResponses
+from hosting.server.caller import Callers
+from hosting.server.follow import follow_response
+from hosting.server.http import Request, Response, json_response
+from hosting.server.input_items import list_input_items
+from hosting.state import StoredResponse, Turns
+from hosting.storage import Store
+from hosting.streaming import streams
+from hosting.tasks import use_scope
+
+__all__ = ["StoredResponses"]
+
+
+class StoredResponses:
+    """Each method is an endpoint. They raise ApiError, NotAuthenticated and StorageError."""
+
+    def __init__(
+        self,
+        callers: Callers,
+        background: BackgroundResponses,
+        open_store: Callable[[], Store],
+        keep_alive: float,
+    ) -> None:
+        self._callers, self._background = callers, background
+        self._open_store, self._keep_alive = open_store, keep_alive
+
+    async def retrieve(self, request: Request) -> Response:
+        """The response, or with `stream=true` its events after `starting_after`."""
+        turns, stored = await self._found(request)
+        if request.query.get("stream", ["false"])[-1].lower() != "true":
+            return json_response(stored.response)
+        if stored.task is None or not stored.response["background"]:
+            raise ApiError.not_streamable()
+        if not stored.task.stream:
+            raise ApiError.not_streamable("not_streamed")
+        return await follow_response(turns, stored, _starting_after(request), self._keep_alive)
+
+    async def delete(self, request: Request) -> Response:
+        """Delete the response with its items and its events."""
+        turns, stored = await self._found(request)
+        identifier = stored.response["id"]
+        if stored.running:
+            raise ApiError.in_flight()
+        if not await turns.delete(identifier):
+            raise ApiError.response_not_found(identifier)
+        if stored.task is not None and stored.task.stream:
+            with use_scope(turns.scope):
+                await streams.delete(identifier)
+        return json_response({"id": identifier, "object": "response", "deleted": True})
+
+    async def cancel(self, request: Request) -> Response:
+        """Cancel the response, if it runs in the background."""
+        scope = self._callers.scope(request)
+        turns = Turns(self._open_store(), scope)
+        return json_response(await self._background.cancel(turns, scope, _identifier(request)))
+
+    async def input_items(self, request: Request) -> Response:
+        """A page of the items that the response was made from."""
+        turns, stored = await self._found(request)
+        return json_response(await list_input_items(turns, stored, request.query))
+
+    async def _found(self, request: Request) -> tuple[Turns, StoredResponse]:
+        turns, identifier = Turns(self._open_store(), self._callers.scope(request)), _identifier(request)
+        stored = await turns.response(identifier)
+        if stored is None:
+            raise ApiError.response_not_found(identifier)
+        return turns, stored
+
+
+def _identifier(request: Request) -> str:
+    """The response id of the path. Raises ApiError 400 for what could never be one."""
+    identifier = request.path_params["response_id"]
+    if not identifier.startswith("resp_"):
+        raise ApiError.malformed_id("response_id", identifier)
+    return identifier
+
+
+def _starting_after(request: Request) -> int:
+    """The number that the client has seen last: `starting_after` (OpenAI), else the `Last-Event-ID` of SSE; -1 for none."""
+    given = request.query.get("starting_after", [""])[-1] or request.headers.get("last-event-id", "")
+    if not given:
+        return -1
+    if not (given.isascii() and given.isdigit() and len(given) <= 12):
+        raise ApiError.invalid_value("starting_after", "Invalid 'starting_after': expected an integer of at least 0.")
+    return int(given)
