@@ -101,6 +101,7 @@ class CreateResponse:
                 create.previous_response_id,
                 history=history,
                 unfinished=self._options.steerable_conversations and create.store,
+                session=not create.background,
             )
         except PreviousResponseNotFound:
             raise ApiError.previous_response_not_found(create.previous_response_id or "") from None

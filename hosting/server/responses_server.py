@@ -49,6 +49,7 @@ class ResponsesServer:
         background = BackgroundResponses(self.targets, options, settings, open_store)
         create = CreateResponse(self.targets, callers, background, settings, options, open_store, keep_alive)
         stored = StoredResponses(callers, background, open_store, keep_alive)
+        self._closing = False
         self._platform = ", ".join(filter(None, (_PRODUCT, options.additional_server_version)))
         self.routes: Mapping[str, Mapping[str, Endpoint]] = {
             "v1/responses": {"POST": create},
@@ -65,12 +66,14 @@ class ResponsesServer:
         """Answer a request for a route of `routes`; None is a path that no route has."""
         started = time.perf_counter()
         try:
+            if self._closing:
+                raise ApiError.unavailable()  # another process takes it
             response = await self._endpoint(route, request)(request)
         except ClientGone:
             response = Response(499)
         except Exception as error:
             fault = _fault(error)
-            if fault.status >= 500:
+            if fault.status >= 500 and not self._closing:
                 _log.error("%s %s failed", request.method, route, exc_info=error)
             response = json_response(fault.body(), fault.status, fault.headers)
         response.headers.setdefault("x-request-id", f"req_{uuid.uuid4().hex}")
@@ -80,7 +83,9 @@ class ResponsesServer:
         return response
 
     async def close(self, seconds: float | None = None) -> None:
-        """Let running turns finish: so long, or as long as the options say. The store is closed by whoever opened it."""
+        """Take no more requests and let running turns finish: so long, or as long as the options say. The store is closed by
+        whoever opened it."""
+        self._closing = True
         await finish_running(self._options.shutdown_grace_period_seconds if seconds is None else seconds)
 
     def _endpoint(self, route: str | None, request: Request) -> Endpoint:

@@ -69,16 +69,19 @@ class Turns:
     def __init__(self, store: Store, scope: str) -> None:
         self.store, self.scope = store, scope
 
-    async def begin(self, previous: str | None, *, history: bool, unfinished: bool = False) -> Turn:
+    async def begin(
+        self, previous: str | None, *, history: bool, unfinished: bool = False, session: bool = True
+    ) -> Turn:
         """Begin a turn after the response `previous`, or a new conversation. One parallel read; one more for a fork.
 
+        Without `session` it is not read: the turn is only accepted here, and `resume` reads it where the turn runs.
         With `unfinished`, `previous` may still be running: the turn gets the place behind it, and what came before it is
         for `resume` to find out. Raises PreviousResponseNotFound, PreviousResponseUnfinished, and StorageError.
         """
         if previous is None:
             chain = new_chain()
             return Turn(response_id(chain), Place(chain, MAIN, 0), history=[] if history else None)
-        past = await self._read_past(previous, history)
+        past = await self._read_past(previous, history, session)
         if past.running:
             if not unfinished:
                 raise PreviousResponseUnfinished(previous)
@@ -102,7 +105,7 @@ class Turns:
             raise PreviousResponseUnfinished(previous)
         return past.turn(response, place, history)
 
-    async def _read_past(self, previous: str, history: bool) -> "_Past":
+    async def _read_past(self, previous: str, history: bool, with_session: bool = True) -> "_Past":
         parsed = parse_id(previous, "resp")
         if parsed is None:
             raise PreviousResponseNotFound(previous)
@@ -112,7 +115,9 @@ class Turns:
         first = 0 if history else parsed.turn + 1
         found, session, rows = await asyncio.gather(
             self.store.get(partition, keys.response_row(previous), documents=("lineage", "open_calls")),
-            self.store.get(partition, keys.session_row(previous), documents=("session",)),
+            self.store.get(partition, keys.session_row(previous), documents=("session",))
+            if with_session
+            else _nothing(),
             self._rows(Segment(parsed.chain, MAIN, first, parsed.turn + 1), ("messages",) if history else ()),
         )
         if found is None:
@@ -230,6 +235,10 @@ class Turns:
 
     def _partition(self, chain: str) -> str:
         return keys.partition_key(self.scope, chain)
+
+
+async def _nothing() -> None:
+    """In the place of a read that is not needed."""
 
 
 class _Past:

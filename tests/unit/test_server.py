@@ -10,6 +10,7 @@ from agent_framework import Agent, AgentResponse, AgentResponseUpdate, AgentSess
 
 from demo_agent import create_demo_chat_client
 from hosting.server import Request, Response, ResponsesServer
+from hosting.server.foreground import finish_running
 from hosting.settings import load_settings
 from hosting.state import AgentState, TableHistoryProvider
 from hosting.storage import MemoryBlobs, MemoryTables, StorageUnavailable, Store, keys
@@ -215,7 +216,7 @@ async def test_closing_the_stream_closes_the_agents_stream_and_stores_the_turn_a
         if found[-1]["type"] == "response.output_text.delta":
             break
     await response.body.aclose()  # type: ignore[attr-defined]
-    await server.close(5)
+    await finish_running(5)
     assert agent.closed == 1
     assert parsed(await get(server, found[0]["response"]["id"]))["status"] == "cancelled"
 
@@ -228,7 +229,7 @@ async def test_a_client_that_goes_while_it_waits_for_json_ends_the_run() -> None
     await asyncio.sleep(0.05)
     gone.set()
     assert (await waiting).status == 499
-    await server.close(5)
+    await finish_running(5)
     assert agent.closed == 1
 
 
@@ -279,3 +280,11 @@ async def test_a_cancelled_error_of_the_agents_own_is_a_failure_like_any_other(s
     server = serve(lambda: ScriptedAgent(asyncio.CancelledError()))
     answer = (await stream(server, "hi"))[-1]["response"] if streams else await create(server, "hi")
     assert answer["status"] == "failed"
+
+
+async def test_a_server_that_closes_sends_new_requests_elsewhere() -> None:
+    server = serve()
+    await server.close()
+    response = await server.handle("v1/responses", post({"input": "hi"}))
+    assert (response.status, response.headers["retry-after"]) == (503, "1")
+    assert parsed(response)["error"]["code"] == "service_unavailable"
