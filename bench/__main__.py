@@ -7,7 +7,7 @@ import platform
 import time
 from pathlib import Path
 
-_NAMES = ("storage", "cold_start", "requests", "streams", "tasks")
+_NAMES = ("storage", "cold_start", "requests", "streams", "tasks", "responses")
 
 
 def main() -> None:
