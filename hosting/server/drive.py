@@ -25,7 +25,7 @@ async def drive(answer: Answer, ctx: TaskContext[Any], emit: Emit) -> bool:
 
     Raises EventStreamError when its events can't be stored. Does not return when the lease is lost.
     """
-    run = asyncio.create_task(answer.run(emit), name=f"answer {ctx.input_id}")
+    run = asyncio.create_task(_run(answer, emit), name=f"answer {ctx.input_id}")
     try:
         cause = await _watch(answer, run, ctx)
         if run.done() and not run.cancelled():
@@ -50,6 +50,13 @@ async def drive(answer: Answer, ctx: TaskContext[Any], emit: Emit) -> bool:
         return True
     finally:
         run.cancel()
+
+
+async def _run(answer: Answer, emit: Emit) -> bool:
+    try:
+        return await answer.run(emit)
+    except SystemExit as error:  # an agent's sys.exit() must not take the other runs of this process with it
+        raise RuntimeError("the agent called sys.exit()") from error
 
 
 async def _watch(answer: Answer, run: "asyncio.Task[bool]", ctx: TaskContext[Any]) -> StopCause | None:

@@ -83,14 +83,15 @@ class ForegroundTurn:
                     await self.answer.run(emit)
         except ResponseNotCreated:
             raise
-        except (Exception, asyncio.CancelledError) as error:
+        except (Exception, asyncio.CancelledError, SystemExit) as error:
             if limit.expired():
                 _log.warning("%s took longer than %.0f s", self.response_id, self.longest)
                 await emit(self.answer.fail(message=_TOO_LONG))
                 return
             if isinstance(error, asyncio.CancelledError) and _being_cancelled():
                 raise
-            # Also a CancelledError that is the agent's own, of a task or a cancel scope inside it.
+            # Also a CancelledError that is the agent's own, of a task or a cancel scope inside it; and its sys.exit(), which
+            # would take all the other turns of this process with it.
             _log.error("The agent failed in %s", self.response_id, exc_info=error)
             await emit(self.answer.fail())
 

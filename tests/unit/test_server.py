@@ -288,3 +288,12 @@ async def test_a_server_that_closes_sends_new_requests_elsewhere() -> None:
     response = await server.handle("v1/responses", post({"input": "hi"}))
     assert (response.status, response.headers["retry-after"]) == (503, "1")
     assert parsed(response)["error"]["code"] == "service_unavailable"
+
+
+async def test_an_agent_that_calls_exit_fails_its_own_response_only() -> None:
+    class Quitter(ScriptedAgent):
+        def run(self, *args: Any, **options: Any) -> Any:
+            raise SystemExit(3)
+
+    response = await serve(lambda: Quitter("never")).handle("v1/responses", post({"input": "hi"}))
+    assert (response.status, parsed(response)["status"]) == (200, "failed")
