@@ -5,6 +5,7 @@ here and nobody writes an error body by hand. Messages are public: no text of an
 another tenant goes into one.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Literal, TypedDict
 
@@ -175,7 +176,18 @@ class ApiError(Exception):
             headers={"allow": ", ".join(allowed)} if allowed else None,
         )
 
-    # 409, 413, 429
+    # 408, 409, 413, 429
+
+    @staticmethod
+    def request_timeout(seconds: float) -> "ApiError":
+        """408: the body did not arrive within `seconds`. What may still arrive of it is not read, so the connection ends."""
+        return ApiError(
+            f"The request body did not arrive within {seconds:g} seconds.",
+            status=408,
+            type=_INVALID_REQUEST,
+            code="request_timeout",
+            headers={"connection": "close"},
+        )
 
     @staticmethod
     def conversation_locked(*, status: Literal[400, 409] = 400, param: str | None = "conversation") -> "ApiError":
@@ -206,9 +218,9 @@ class ApiError(Exception):
         )
 
     @staticmethod
-    def rate_limited(message: str, *, retry_after: int | None = None) -> "ApiError":
+    def rate_limited(message: str, *, retry_after: float | None = None) -> "ApiError":
         """429. `retry_after` in seconds; openai-python gives up at once when it is above 120."""
-        headers = {"retry-after": str(retry_after)} if retry_after is not None else None
+        headers = _retry_after(retry_after) if retry_after is not None else None
         return ApiError(message, status=429, type="rate_limit_error", code="rate_limit_exceeded", headers=headers)
 
     # 5xx
@@ -231,6 +243,16 @@ class ApiError(Exception):
             status=503,
             code="service_unavailable",
             headers={"retry-after": str(retry_after)},
+        )
+
+    @staticmethod
+    def overloaded(*, retry_after: float = 1) -> "ApiError":
+        """503: this process has all the work that it may have, whoever asks. `retry_after` in seconds."""
+        return ApiError(
+            "The server is overloaded for now. Please retry.",
+            status=503,
+            code="server_is_overloaded",
+            headers=_retry_after(retry_after),
         )
 
 
@@ -266,6 +288,24 @@ class InvalidRequest(ApiError, ValueError):
         )
 
     @classmethod
+    def array_too_long(cls, param: str, limit: int, length: int) -> "InvalidRequest":
+        """An array with more than `limit` entries."""
+        return cls(
+            f"Invalid '{param}': array too long. Expected an array with maximum length {limit}, but got an array with "
+            f"length {length} instead.",
+            param=param,
+            code="array_above_max_length",
+        )
+
+    @classmethod
+    def duplicate_item(cls, param: str, item_id: str) -> "InvalidRequest":
+        """An item with this id is in the conversation already, or comes twice."""
+        return cls(
+            f"Duplicate item found with id {shortened(item_id)}. Remove duplicate items from your input and try again.",
+            param=param,
+        )
+
+    @classmethod
     def mutually_exclusive(cls, param: str, other: str) -> "InvalidRequest":
         """Two parameters that give one request two different pasts."""
         return cls(
@@ -273,6 +313,12 @@ class InvalidRequest(ApiError, ValueError):
             param=param,
             code="mutually_exclusive_parameters",
         )
+
+
+def _retry_after(seconds: float) -> dict[str, str]:
+    """In whole seconds for everybody, and exactly for the SDKs, which look for milliseconds first. Never 0: they ignore it."""
+    exact = {} if seconds == int(seconds) >= 1 else {"retry-after-ms": str(max(1, math.ceil(seconds * 1000)))}
+    return {"retry-after": str(max(1, math.ceil(seconds)))} | exact
 
 
 def _not_found(message: str, param: str | None = None) -> ApiError:

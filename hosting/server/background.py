@@ -5,6 +5,7 @@ the turns of one task: a new one waits behind the one that runs, and that one is
 """
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -18,6 +19,8 @@ from hosting.server.options import ResponsesServerOptions
 from hosting.server.targets import Targets
 from hosting.settings import Settings
 from hosting.state import StoredResponse, TaskRef, Turn, Turns
+from hosting.state.conversation_row import ConversationLocked, ConversationNotFound, owned
+from hosting.state.conversation_turns import ConversationPast, ConversationTurns
 from hosting.state.response_row import running_columns
 from hosting.storage import Insert, Operation, Replace, RowConflict, StorageError, Store, keys
 from hosting.streaming import EventStreamError, streams
@@ -40,6 +43,9 @@ _log = logging.getLogger(__name__)
 _LONGEST = timedelta(days=7)
 """The most that a task may take. An agent that should be stopped earlier has a limit of its own."""
 
+_RACES = 5
+"""Times that a conversation may have changed between reading it and taking part in it."""
+
 # Only for what storage does to us: an agent's failure is an answer, and never runs it again.
 _RETRY = RetryPolicy(max_attempts=10, max_delay=timedelta(seconds=30), retry_on=(StorageError, EventStreamError))
 
@@ -55,6 +61,8 @@ class Submission:
     model: str
     created_at: int
     facts: RequestFacts
+    past: ConversationPast | None = None
+    """Of the conversation that it is a turn of."""
 
 
 class BackgroundResponses:
@@ -88,7 +96,7 @@ class BackgroundResponses:
         Raises ApiError: 409 conversation_fork_not_supported for a turn that can't queue, 429 when nine wait; StorageError.
         """
         try:
-            return await self._accept(submission)
+            return await self._accept_in_turn(submission)
         except LastInputIdPreconditionFailed:
             if submission.turn.after_unfinished:
                 raise ApiError.conflict(
@@ -103,8 +111,32 @@ class BackgroundResponses:
         except TaskConflictError:
             raise ApiError.conversation_locked(status=409) from None
 
+    async def _accept_in_turn(self, submission: Submission) -> StoredResponse:
+        """Accept; again with a later place, when the conversation has gone on since it was read."""
+        for _ in range(_RACES):
+            try:
+                return await self._accept(submission)
+            except ConversationLocked:
+                raise ApiError.conversation_locked(status=409) from None
+            except RowConflict as conflict:
+                past = submission.past
+                if past is None or conflict.row != keys.conversation_row(past.conversation.id):
+                    raise
+                submission = await self._read_again(submission, past.conversation.id)
+        raise ApiError.conversation_locked(status=409)
+
+    async def _read_again(self, submission: Submission, conversation: str) -> Submission:
+        turns = submission.turns
+        try:
+            past = await ConversationTurns(turns.store, turns.scope).read(conversation, history=False)
+        except ConversationNotFound:
+            raise ApiError.conversation_not_found(conversation) from None
+        if past.conversation.owners and not self._options.steerable_conversations:
+            raise ApiError.conversation_locked(status=409)
+        return replace(submission, turn=past.turn(), past=past)
+
     async def _accept(self, submission: Submission) -> StoredResponse:
-        request, turn = submission.request, submission.turn
+        request, turn, past = submission.request, submission.turn, submission.past
         items = stored_input_items(request, turn.response_id)
         renderer = ResponseRenderer(
             response_id=turn.response_id, request=request, model=submission.model, created_at=submission.created_at
@@ -125,7 +157,10 @@ class BackgroundResponses:
             ref = TaskRef(task_id, slot.seq, request.stream)
             columns = running_columns(renderer.response, items, turn.place, turn.before, ref)
             accepted[:] = [StoredResponse(renderer.response, turn.place, turn.before, "", items, ref)]
-            return [Insert(keys.response_row(turn.response_id), *columns)]
+            row = Insert(keys.response_row(turn.response_id), *columns)
+            if past is None:
+                return [row]
+            return [row, owned(past.conversation, turn.response_id, now=time.time())]
 
         declared = (self._chain if steerable else self._single).declared
         await current_engine().start(
@@ -135,7 +170,7 @@ class BackgroundResponses:
                 turn.response_id,
                 work.to_document(),
                 if_last_input_id=request.previous_response_id if steerable else None,
-                known_new=not steerable or request.previous_response_id is None,
+                known_new=not steerable or (request.previous_response_id is None and past is None),
             ),
             rows,
         )
@@ -155,7 +190,9 @@ class BackgroundResponses:
             if not stored.running:
                 return stored.response
             response: dict[str, Any] = {**stored.response, "status": "cancelled", "output": []}
-            columns = running_columns(response, stored.input or [], stored.place, stored.before, stored.task)
+            columns = running_columns(
+                response, stored.input or [], stored.place, stored.before, stored.task, stored.opening
+            )
             cancelled = Replace(keys.response_row(identifier), *columns, stored.etag)
             try:
                 await self._open_store().commit(keys.partition_key(scope, stored.place.chain), [cancelled])

@@ -1,7 +1,7 @@
 """One attempt at a background response, in whichever process its task runs.
 
-    look at the response row -> in_progress (which fences an attempt before this one) -> answer -> one transaction: the
-    turn, the response and the end of the task -> the stream is closed
+    look at the response row -> take the stream -> in_progress (these two fence an attempt before this one) -> answer ->
+    one transaction: the turn, the response and the end of the task -> the stream is closed
 
 Events are numbered 0 `response.created` and 1 `response.queued`, which follow from the response row and are stored nowhere,
 then as they come, in the stream. The terminal event follows from the final response row and is stored nowhere either: so no
@@ -15,33 +15,26 @@ is marked failed.
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hosting.responses import CreateRequest, Event, parse_create_request
-from hosting.server.answer import Answer, Attempt, Emit, TurnInput
+from hosting.server.answer import Answer, Attempt, TurnInput
 from hosting.server.caller import RequestFacts
 from hosting.server.drive import drive
 from hosting.server.earlier_events import EarlierEvents
 from hosting.server.rendered_answer import RenderedAnswer
+from hosting.server.running_row import RunningRow
 from hosting.server.targets import Targets
 from hosting.server.transcript import INTERRUPTED
 from hosting.state import PreviousResponseNotFound, PreviousResponseUnfinished, StoredResponse, Turn, Turns
-from hosting.state.lineage import MAIN, Lineage, Place, extend
-from hosting.state.response_row import TurnRecord, response_columns, running_columns
-from hosting.storage import (
-    Operation,
-    Put,
-    Replace,
-    RowChanged,
-    RowConflict,
-    RowMissing,
-    StorageUnavailable,
-    Store,
-    keys,
-)
-from hosting.streaming import EventStream, StreamFenced, streams
+from hosting.state.conversation_row import ConversationNotFound, item_rows
+from hosting.state.conversation_turns import ConversationTurns
+from hosting.state.lineage import MAIN, Place, extend
+from hosting.state.response_row import TurnRecord, conversation_of, response_columns
+from hosting.storage import Operation, Replace, RowConflict, StorageUnavailable, Store, keys
+from hosting.streaming import EventStream, EventStreamNotFoundError, StreamCorrupt, StreamFenced, streams
 from hosting.tasks import TaskContext, current_scope
 from hosting.tasks.engine import Key, Outcome, current_engine
 
@@ -54,9 +47,6 @@ CANCELLED_GENERATION = 1 << 30
 
 _CLOSE_WITHIN = 60.0
 """Seconds after which the stream of an ended run is left open: followers see from the response row that it has ended."""
-
-_CHANGING = frozenset({"status", "output", "error", "incomplete_details", "completed_at", "usage"})
-"""Fields of a response that follow from its run. The others are in its announcement, which must stay what it was."""
 
 # Closers of streams whose handler has returned: asyncio itself keeps only weak references.
 _closing: set[asyncio.Task[None]] = set()
@@ -97,9 +87,9 @@ class BackgroundRun:
         self._row = keys.response_row(work.response_id)
         self._stored: StoredResponse | None = None
         self._stream: EventStream | None = None
-        self._etag = ""
-        self._before: Lineage = ()
+        self._progress: RunningRow | None = None
         self._record: TurnRecord | None = None
+        self._cancelled = asyncio.Event()  # from outside, as this run has found out by itself
         self._conflicts: set[str] = set()
 
     async def run(self) -> Any:
@@ -109,8 +99,13 @@ class BackgroundRun:
         if stored is None or stored.task is None:  # deleted
             return None
         stream = self._stream = await self._take_stream(stored) if stored.task.stream else None
-        if stored.running and await self._begin(stored) and not await self._answer(stored):
-            return await self._ctx.exit_for_recovery()  # the stream stays open for the next attempt
+        while self._stored is not None and self._stored.running:
+            try:
+                if not await self._answer(self._stored):
+                    return await self._ctx.exit_for_recovery()  # the stream stays open for the next attempt
+                break
+            except _Changed:  # before the answer began: cancelled or deleted, or an attempt before this one was still at it
+                self._stored = await self._turns.response(self._work.response_id)
         if stream is not None:
             closer = asyncio.create_task(self._close_when_stored(stream, stored.task.seq))
             _closing.add(closer)
@@ -125,81 +120,62 @@ class BackgroundRun:
                 raise
             return None  # whoever has cancelled it has the stream
 
-    async def _begin(self, stored: StoredResponse) -> bool:
-        """Mark the response as running, and by that keep an attempt before this one from writing it; False when it was
-        cancelled or deleted meanwhile.
-        """
-        self._etag = stored.etag
+    async def _answer(self, stored: StoredResponse) -> bool:
+        """Run the answer; what it leaves is in the record. False: it was left to another process. Raises _Changed."""
+        given = await self._input(stored)
+        if given.attempt.persisted is not None and not self._may_run_again():
+            return await self._fail(given, INTERRUPTED)
         try:
-            await self._write_progress({**stored.snapshot, "status": "in_progress"})
-        except (RowChanged, RowMissing):
+            given = replace(given, turn=await self._resume(given.request))
+        except (PreviousResponseNotFound, PreviousResponseUnfinished):
+            return await self._fail(given, "The previous response is no longer there.")
+        except ConversationNotFound:
+            return await self._fail(given, "The conversation is no longer there.")
+        row = self._progress = RunningRow(self._store, self._scope, stored, given.turn.before)
+        await self._begin(row)
+        answer = await self._targets.answer(given)
+        if not await drive(answer, self._ctx, self._emit, cancelled=self._cancelled):
             return False
+        with suppress(RowConflict):  # the transaction of the end will find out, too
+            await row.settle()
+        await self._keep(answer, given)
         return True
 
-    async def _write_progress(self, snapshot: dict[str, Any]) -> None:
-        stored = self._stored
-        assert stored is not None
-        assert stored.task is not None
-        columns = running_columns(
-            snapshot, stored.input or [], stored.place, stored.before, stored.task, self._opening(snapshot)
-        )
-        partition = keys.partition_key(self._scope, stored.place.chain)
-        etags = await self._store.commit(partition, [Replace(self._row, *columns, self._etag)])
-        self._etag = etags[self._row]
+    async def _begin(self, row: RunningRow) -> None:
+        """Mark the response as running, and by that keep an attempt before this one from writing it."""
+        try:
+            try:
+                await row.write(row.stored.snapshot)
+            except StorageUnavailable:
+                await row.settle()
+        except RowConflict as error:
+            raise _Changed from error
 
-    def _opening(self, response: dict[str, Any]) -> dict[str, Any] | None:
-        """The announcement, when it no longer follows from the response: a handler may change the response's fields."""
-        stored = self._stored
-        assert stored is not None
-        if stored.opening is not None:
-            return stored.opening
-        announced = stored.response
-        same = all(response.get(name) == announced[name] for name in announced if name not in _CHANGING)
-        return None if same else announced
+    async def _fail(self, given: TurnInput, message: str) -> bool:
+        answer = RenderedAnswer(given, None)
+        await self._emit(answer.fail(message=message))
+        await self._keep(answer, given)
+        return True
+
+    async def _emit(self, events: Sequence[Event]) -> None:
+        if self._stream is None or self._cancelled.is_set():
+            return
+        try:
+            for event in events:
+                await self._stream.emit(event)
+        except (StreamFenced, EventStreamNotFoundError):
+            # Whoever cancels a response closes its stream at once, long before a run elsewhere looks whether it was told.
+            found = await self._turns.response(self._work.response_id)
+            if found is not None and found.running:
+                raise
+            self._cancelled.set()
 
     async def _checkpoint(self, snapshot: dict[str, Any]) -> None:
         """Store the progress of a handler. Raises StorageError; the earlier checkpoint stands then."""
         if self._stream is not None:
             await self._stream.flush()  # what the snapshot says has been said
-        try:
-            await self._write_progress({**snapshot, "status": "in_progress"})
-        except StorageUnavailable:
-            await self._learn_etag()  # it may have been written all the same
-            raise
-
-    async def _learn_etag(self) -> None:
-        found = await self._turns.response(self._work.response_id)
-        if found is not None and found.running:
-            self._etag = found.etag
-
-    async def _answer(self, stored: StoredResponse) -> bool:
-        """Run the answer; what it leaves is in the record. False: it was left to another process."""
-        stream = self._stream
-
-        async def emit(events: Sequence[Event]) -> None:
-            if stream is not None:
-                for event in events:
-                    await stream.emit(event)
-
-        given = await self._input(stored)
-        if given.attempt.persisted is not None and not self._may_run_again():
-            answer: Answer = RenderedAnswer(given, None)
-            await emit(answer.fail(message=INTERRUPTED))
-        else:
-            try:
-                given = replace(given, turn=await self._resume(given.request))
-                answer = await self._targets.answer(given)
-            except (PreviousResponseNotFound, PreviousResponseUnfinished):
-                answer = RenderedAnswer(given, None)
-                await emit(answer.fail(message="The previous response is no longer there."))
-            else:
-                self._before = given.turn.before
-                if not await drive(answer, self._ctx, emit):
-                    return False
-        await self._keep(answer, given, emit)
-        if stream is not None:
-            await stream.flush()  # nobody may see the response complete before its events are there
-        return True
+        assert self._progress is not None
+        await self._progress.write(snapshot)
 
     def _may_run_again(self) -> bool:
         if self._ctx.recovery_count > self._max_recoveries:
@@ -207,13 +183,15 @@ class BackgroundRun:
             return False
         return self._resilient
 
-    async def _keep(self, answer: Answer, given: TurnInput, emit: Emit) -> None:
+    async def _keep(self, answer: Answer, given: TurnInput) -> None:
         try:
             self._record = answer.record()
         except (TypeError, ValueError):
             _log.exception("The session after %s can't be stored", self._work.response_id)
-            await emit(answer.fail(message="The response could not be stored."))
+            await self._emit(answer.fail(message="The response could not be stored."))
             self._record = TurnRecord(answer.response, given.items, continues=False)
+        if self._stream is not None and not self._cancelled.is_set():
+            await self._stream.flush()  # nobody may see the response complete before its events are there
 
     async def _input(self, stored: StoredResponse) -> TurnInput:
         items, ctx = stored.input or [], self._ctx
@@ -241,16 +219,20 @@ class BackgroundRun:
 
     async def _resume(self, request: CreateRequest) -> Turn:
         history = await self._targets.reads_history(self._work.model)
+        if request.conversation_id is not None:
+            past = await ConversationTurns(self._store, self._scope).read(request.conversation_id, history=history)
+            return past.turn(self._work.response_id)
         return await self._turns.resume(self._work.response_id, self._work.previous, history=history)
 
     def _terminal_rows(self, outcome: Outcome, conflict: RowConflict | None) -> Sequence[Operation]:
         """The turn and the final response, for the transaction that ends the task."""
         if conflict is not None:
             self._conflicts.add(conflict.row)
-        stored = self._stored
-        if stored is None or stored.task is None or not stored.running or self._row in self._conflicts:
-            return ()  # cancelled or deleted meanwhile: the row says so already
-        record = self._record
+        stored, record = self._stored, self._record
+        if stored is None or stored.task is None or not stored.running:
+            return ()
+        if self._row in self._conflicts:  # cancelled or deleted meanwhile: the row says so already
+            return () if record is None else record.extra
         if record is None or outcome.kind != "completed":
             # The attempt failed for good without coming to an answer, storage being away for many minutes.
             error = {"code": "server_error", "message": INTERRUPTED, "type": "server_error", "param": None}
@@ -261,11 +243,14 @@ class BackgroundRun:
         place = Place(place.chain, MAIN, place.turn)
         if not record.continues or keys.turn_row(place.log, place.turn) in self._conflicts:
             place = aside  # a failed turn has no place in the conversation; a taken place makes the turn a branch
-        lineage = extend(self._before, place) if record.continues else self._before
-        columns = response_columns(record, place, lineage, stored.task, self._opening(record.response))
-        etag = self._etag or stored.etag
-        final = Replace(self._row, *columns, etag) if etag else Put(self._row, *columns)
-        return [*self._turns.rows(self._work.response_id, record, place), final]
+        row = self._progress or RunningRow(self._store, self._scope, stored, stored.before)
+        lineage = extend(row.before, place) if record.continues else row.before
+        columns = response_columns(record, place, lineage, stored.task, row.opening(record.response))
+        final = Replace(self._row, *columns, row.etag)
+        rows = [*self._turns.rows(self._work.response_id, record, place), final]
+        if place.log == MAIN and conversation_of(record.response) is not None:
+            rows += item_rows(place.chain, place.turn, [*record.input, *record.response["output"]])
+        return rows
 
     async def _close_when_stored(self, stream: EventStream, seq: int) -> None:
         """Followers end when the stream is closed, and it must not be before the response is final."""
@@ -282,11 +267,23 @@ async def _read_earlier(stream: EventStream) -> EarlierEvents:
     """What an interrupted attempt has put into the stream: it took the stream's end, so nothing comes after that."""
     earlier = EarlierEvents()
     last = await stream.last_cursor()
-    if last is None:
-        return earlier
-    async with aclosing(stream.subscribe()) as events:
-        async for event in events:
-            earlier.add(event)
-            if event["sequence_number"] >= last:
-                break
+    after = -1
+    while last is not None and after < last:
+        try:
+            async with aclosing(stream.subscribe(after=after)) as events:
+                async for event in events:
+                    earlier.add(event)
+                    after = event["sequence_number"]
+                    if after >= last:
+                        break
+                else:
+                    break
+        except StreamCorrupt as damage:  # followers are told; the run goes on behind it
+            _log.error("Events of a response that is run again are damaged: %s", damage)
+            after = max(after + 1, damage.resume_after)
+        earlier.next_sequence_number = max(earlier.next_sequence_number, after + 1)
     return earlier
+
+
+class _Changed(Exception):
+    """Somebody else has written the response row since it was read."""

@@ -26,6 +26,7 @@ from hosting.responses.replay import replay_events
 from hosting.server.answer import TurnInput
 from hosting.server.background import BackgroundResponses, Submission
 from hosting.server.caller import Callers, RequestFacts
+from hosting.server.conversation_hold import ConversationHold
 from hosting.server.follow import follow_response
 from hosting.server.foreground import ForegroundTurn, run_to_end, stream_events
 from hosting.server.http import SSE_HEADERS, Request, Response, json_response
@@ -34,6 +35,8 @@ from hosting.server.options import ResponsesServerOptions
 from hosting.server.targets import Targets
 from hosting.settings import Settings
 from hosting.state import PreviousResponseNotFound, PreviousResponseUnfinished, StoredResponse, Turn, Turns
+from hosting.state.conversation_row import ConversationLocked, ConversationNotFound
+from hosting.state.conversation_turns import ConversationPast, ConversationTurns
 from hosting.state.idempotency import IdempotencyKeys
 from hosting.state.items import find_items
 from hosting.state.lineage import MAIN, Place
@@ -54,6 +57,8 @@ class _Asked:
     scope: str
     model: str
     facts: RequestFacts
+    past: ConversationPast | None = None
+    """Of the conversation that it names."""
 
 
 class CreateResponse:
@@ -83,7 +88,7 @@ class CreateResponse:
         create = await _with_referenced_items(turns, create)
         model = self._targets.model(create.model)
         asked = _Asked(create, turns, scope, model, self._callers.facts(request, caller))
-        turn = await self._begin(asked)
+        asked, turn = await self._begin(asked)
         claims = IdempotencyKeys(self._open_store(), scope)
         if (earlier := await earlier_response(claims, request, body, turn)) is not None:
             return await self._repeat(asked, turn, earlier)
@@ -91,13 +96,22 @@ class CreateResponse:
             return await self._submit(asked, turn)
         return await self._run_here(asked, turn, request)
 
-    async def _begin(self, asked: _Asked) -> Turn:
+    async def _begin(self, asked: _Asked) -> tuple[_Asked, Turn]:
+        """The turn, and the request as it is to be run. Raises ApiError for what can't be continued."""
         create = asked.create
-        if create.conversation_id is not None:
-            raise ApiError.unsupported("conversation", "Conversations are not supported by this server yet.")
         history = not create.background and await self._targets.reads_history(asked.model)
+        if create.conversation_id is not None:
+            asked, turn = await self._begin_in_conversation(asked, create.conversation_id, history)
+        else:
+            turn = await self._begin_after(asked, history)
+        if not turn.after_unfinished:
+            check_open_calls(turn.open_calls, asked.create)
+        return asked, turn
+
+    async def _begin_after(self, asked: _Asked, history: bool) -> Turn:
+        create = asked.create
         try:
-            turn = await asked.turns.begin(
+            return await asked.turns.begin(
                 create.previous_response_id,
                 history=history,
                 unfinished=self._options.steerable_conversations and create.store,
@@ -109,9 +123,27 @@ class CreateResponse:
             raise ApiError.invalid_value(
                 "previous_response_id", "The previous response is still running. Wait until it has ended."
             ) from None
-        if not turn.after_unfinished:
-            check_open_calls(turn.open_calls, create)
-        return turn
+
+    async def _begin_in_conversation(self, asked: _Asked, identifier: str, history: bool) -> tuple[_Asked, Turn]:
+        create, turns = asked.create, asked.turns
+        given = [item["id"] for item in create.input_items if "id" in item]
+        try:
+            past = await ConversationTurns(turns.store, turns.scope).read(identifier, history=history, given=given)
+        except ConversationNotFound:
+            raise ApiError.conversation_not_found(identifier) from None
+        except ConversationLocked:
+            raise ApiError.conversation_locked(status=409) from None
+        if create.store and past.conversation.owners and not self._options.steerable_conversations:
+            raise ApiError.conversation_locked(status=409)
+        if past.present:  # clients send again what the conversation has: it is there once
+            items = tuple(item for item in create.input_items if item.get("id") not in past.present)
+            if not items:
+                raise ApiError.invalid_value("input", f"Duplicate item found with id '{given[0]}'.")
+            asked = replace(asked, create=replace(create, input_items=items))
+        turn = past.turn()
+        if not create.store:  # it takes no part in the conversation: nothing to wait for, nothing to write
+            turn = replace(turn, after_unfinished=False)
+        return replace(asked, past=past), turn
 
     async def _run_here(self, asked: _Asked, turn: Turn, request: Request) -> Response:
         create, turns = asked.create, asked.turns
@@ -128,6 +160,10 @@ class CreateResponse:
         async with AsyncExitStack() as stack:
             answer = await self._targets.answer(given)
             commit = partial(turns.commit, turn) if create.store else None
+            if asked.past is not None and create.store:
+                hold = await stack.enter_async_context(ConversationHold(turns, turn, asked.past.conversation))
+                await self._take(hold)
+                commit = hold.commit
             run = ForegroundTurn(
                 turn.response_id, answer, commit, stack.pop_all(), asked.scope, self._settings.foreground_seconds
             )
@@ -139,11 +175,19 @@ class CreateResponse:
             return Response(499)  # nobody reads it; the number tells the log
         return json_response(response)
 
+    async def _take(self, hold: ConversationHold) -> None:
+        try:
+            await hold.take()
+        except ConversationLocked:
+            raise ApiError.conversation_locked(status=409) from None
+        except ConversationNotFound as error:
+            raise ApiError.conversation_not_found(str(error)) from None
+
     async def _submit(self, asked: _Asked, turn: Turn) -> Response:
         """Accept a response that a task runs, and answer with its first state, its events, or its end."""
         create, turns = asked.create, asked.turns
         stored = await self._background.accept(
-            Submission(create, turn, turns, asked.scope, asked.model, int(time.time()), asked.facts)
+            Submission(create, turn, turns, asked.scope, asked.model, int(time.time()), asked.facts, asked.past)
         )
         if create.stream:
             return await follow_response(turns, stored, -1, self._keep_alive)

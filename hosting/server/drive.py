@@ -6,6 +6,7 @@ from math import inf
 from typing import Any
 
 from hosting.server.answer import Answer, Emit, StopCause
+from hosting.storage import StorageUnavailable
 from hosting.streaming import EventStreamError
 from hosting.tasks import TaskContext
 
@@ -19,20 +20,26 @@ _STUBBORN = 10.0
 _LOOK = 0.5
 """Seconds between two looks for a stronger reason to stop, once an answer was told of one."""
 
+_LAST = 4.0
+"""Seconds in which an answer cleans up when its process stops. The engine waits 5 s for all of this."""
 
-async def drive(answer: Answer, ctx: TaskContext[Any], emit: Emit) -> bool:
+
+async def drive(answer: Answer, ctx: TaskContext[Any], emit: Emit, *, cancelled: asyncio.Event | None = None) -> bool:
     """Run the answer until its response is final. False: it was left to another process, nothing of it is final.
 
-    Raises EventStreamError when its events can't be stored. Does not return when the lease is lost.
+    `cancelled` says that the response was cancelled, when that is found out before the task hears of it.
+
+    Raises EventStreamError and StorageUnavailable when its events or its state can't be stored or read. Does not return when
+    the lease is lost.
     """
     run = asyncio.create_task(_run(answer, emit), name=f"answer {ctx.input_id}")
     try:
-        cause = await _watch(answer, run, ctx)
+        cause = await _watch(answer, run, ctx, cancelled or asyncio.Event())
         if run.done() and not run.cancelled():
             error = run.exception()
             if error is None:
                 return run.result()
-            if isinstance(error, EventStreamError):
+            if isinstance(error, EventStreamError | StorageUnavailable):
                 raise error  # not the agent's fault: the attempt is made again, or belongs to somebody else
         else:
             error = asyncio.CancelledError()
@@ -48,6 +55,11 @@ async def drive(answer: Answer, ctx: TaskContext[Any], emit: Emit) -> bool:
             case _:
                 await emit(answer.fail())
         return True
+    except asyncio.CancelledError:
+        # The process stops. Another one begins when our lease is released, and this run should be over by then.
+        run.cancel()
+        await asyncio.wait({run}, timeout=_LAST)
+        raise
     finally:
         run.cancel()
 
@@ -59,10 +71,12 @@ async def _run(answer: Answer, emit: Emit) -> bool:
         raise RuntimeError("the agent called sys.exit()") from error
 
 
-async def _watch(answer: Answer, run: "asyncio.Task[bool]", ctx: TaskContext[Any]) -> StopCause | None:
+async def _watch(
+    answer: Answer, run: "asyncio.Task[bool]", ctx: TaskContext[Any], cancelled: asyncio.Event
+) -> StopCause | None:
     """Wait for the run, and tell it when it has to end; the reason why its task was cancelled, if it was."""
     loop = asyncio.get_running_loop()
-    signals = {asyncio.create_task(event.wait()) for event in (ctx.cancel, ctx.shutdown)}
+    signals = {asyncio.create_task(event.wait()) for event in (ctx.cancel, ctx.shutdown, cancelled)}
     told: StopCause | None = None
     deadline = inf
     try:
@@ -72,6 +86,8 @@ async def _watch(answer: Answer, run: "asyncio.Task[bool]", ctx: TaskContext[Any
             if run.done():
                 break
             cause = ctx.cancel_cause or ("shutdown" if ctx.shutdown.is_set() else None)
+            if cancelled.is_set() and cause != "lease_lost":
+                cause = "cancel_requested"
             if cause == "lease_lost":
                 await _give_up(run)
             elif cause is not None and cause != told:

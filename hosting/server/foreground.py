@@ -22,6 +22,7 @@ from hosting.server.channel import Channel
 from hosting.server.handler import ResponseNotCreated
 from hosting.server.transcript import INTERRUPTED
 from hosting.state import TurnRecord
+from hosting.state.conversation_row import ConversationLocked, ConversationNotFound
 from hosting.storage import StorageError
 from hosting.tasks import use_scope
 
@@ -118,6 +119,9 @@ class ForegroundTurn:
                 await self.commit(record)
             except StorageError:
                 _log.exception("Commit %d of 2 of %s failed", attempt, self.response_id)
+            except (ConversationLocked, ConversationNotFound):
+                _log.exception("%s has lost its conversation, it can't be stored there", self.response_id)
+                return False
             else:
                 return True
         return False

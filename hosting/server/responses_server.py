@@ -14,6 +14,7 @@ from hosting.identity import NotAuthenticated
 from hosting.responses import ApiError
 from hosting.server.background import BackgroundResponses
 from hosting.server.caller import Callers
+from hosting.server.conversations import ConversationRoutes
 from hosting.server.create_response import CreateResponse
 from hosting.server.foreground import finish_running
 from hosting.server.http import ClientGone, Request, Response, json_response
@@ -56,6 +57,7 @@ class ResponsesServer:
             "v1/responses/{response_id}": {"GET": stored.retrieve, "DELETE": stored.delete},
             "v1/responses/{response_id}/cancel": {"POST": stored.cancel},
             "v1/responses/{response_id}/input_items": {"GET": stored.input_items},
+            **ConversationRoutes(settings, open_store).routes,
             "v1/models": {"GET": self._models},
             "v1/models/{model}": {"GET": self._model_of_name},
             "readiness": {"GET": self._readiness},

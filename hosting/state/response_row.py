@@ -5,7 +5,7 @@ the log yet: its row holds its input and what it has produced so far (`INLINE`),
 was cancelled from outside stays that way.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,6 +18,7 @@ __all__ = [
     "StoredResponse",
     "TaskRef",
     "TurnRecord",
+    "conversation_of",
     "lineage_of",
     "response_columns",
     "running_columns",
@@ -139,6 +140,8 @@ def running_columns(
 
 def _fields(response: dict[str, Any], place: Place, task: TaskRef | None) -> dict[str, Scalar]:
     fields: dict[str, Scalar] = {"log": place.log, "turn": place.turn, "status": str(response["status"])}
+    if (conversation := conversation_of(response)) is not None:
+        fields["conversation"] = conversation
     if task is not None:
         fields |= {"task": task.task_id, "seq": task.seq, "stream": task.stream}
     return fields
@@ -165,6 +168,12 @@ def stored_response(found: Entity, row: Entity | None, place: Place) -> StoredRe
         cast("str | None", found.documents.get("notes")),
         cast("dict[str, Any] | None", found.documents.get("opening")),
     )
+
+
+def conversation_of(response: Mapping[str, Any]) -> str | None:
+    """The id of the conversation that a response is a turn of."""
+    conversation = response.get("conversation")
+    return None if conversation is None else str(conversation["id"])
 
 
 def lineage_of(response_row: Entity) -> Lineage:

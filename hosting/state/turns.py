@@ -23,6 +23,7 @@ from hosting.state.response_row import (
     RUNNING,
     StoredResponse,
     TurnRecord,
+    conversation_of,
     lineage_of,
     response_columns,
     stored_response,
@@ -83,12 +84,12 @@ class Turns:
             return Turn(response_id(chain), Place(chain, MAIN, 0), history=[] if history else None)
         past = await self._read_past(previous, history, session)
         if past.running:
-            if not unfinished:
+            if not unfinished or past.in_conversation:
                 raise PreviousResponseUnfinished(previous)
             place = Place(past.place.chain, MAIN, past.place.turn + 1)
             return Turn(response_id(place.chain, place.turn), place, after_unfinished=True)
         place = past.next
-        if place in past.rows:  # somebody has already continued here
+        if place in past.rows or past.in_conversation:  # somebody has already continued here, or will
             place = Place(new_chain(), MAIN, place.turn)
         return past.turn(response_id(place.chain, place.turn), place, history)
 
@@ -143,9 +144,7 @@ class Turns:
         """Write the turn: all of it or nothing. Raises StorageError; after StorageUnavailable it may have been applied,
         and committing the same turn again is safe (the store tells our own rows by the response id).
         """
-        nonce = turn.response_id[-24:]
-        # The id has been announced, so the chain stays; a log named after the id can't be taken by anybody else.
-        aside = Place(turn.place.chain, nonce, turn.place.turn)
+        aside = _aside(turn)
         if not record.continues:
             await self._write(turn, record, aside, turn.before)
             return
@@ -154,11 +153,20 @@ class Turns:
         except RowExists:  # another turn took the position since `begin`: this one is a fork
             await self._write(turn, record, aside, extend(turn.before, aside))
 
-    async def _write(self, turn: Turn, record: TurnRecord, place: Place, lineage: Lineage) -> None:
-        operations = [
+    def final_rows(self, turn: Turn, record: TurnRecord) -> list[Operation]:
+        """What `commit` would write of a turn of a conversation, for somebody else's transaction."""
+        if not record.continues:
+            return self._final_rows(turn, record, _aside(turn), turn.before)
+        return self._final_rows(turn, record, turn.place, extend(turn.before, turn.place))
+
+    def _final_rows(self, turn: Turn, record: TurnRecord, place: Place, lineage: Lineage) -> list[Operation]:
+        return [
             *self.rows(turn.response_id, record, place),
             Insert(keys.response_row(turn.response_id), *response_columns(record, place, lineage)),
         ]
+
+    async def _write(self, turn: Turn, record: TurnRecord, place: Place, lineage: Lineage) -> None:
+        operations = self._final_rows(turn, record, place, lineage)
         await self.store.commit(self._partition(place.chain), operations, token=turn.response_id)
 
     def rows(self, response: str, record: TurnRecord, place: Place) -> list[Operation]:
@@ -169,6 +177,8 @@ class Turns:
         rows: list[Operation] = [Insert(keys.turn_row(place.log, place.turn), {"response_id": response}, items)]
         if record.session is not None:
             rows.append(Insert(keys.session_row(response), {}, {"session": record.session}))
+            if (conversation := conversation_of(record.response)) is not None:
+                rows.append(Put(keys.session_row(conversation), {}, {"session": record.session}))
         return [*rows, *record.extra]
 
     async def response(self, identifier: str) -> StoredResponse | None:
@@ -192,7 +202,8 @@ class Turns:
         """Delete a response, its items and its session; False when there is none. Raises StorageError.
 
         The position in the log stays taken, by an empty row: what was forked and what was continued must not change.
-        Later turns keep their own items and no longer see the deleted ones.
+        Later turns keep their own items and no longer see the deleted ones. The items of a turn of a conversation are the
+        conversation's, as long as there is one.
         """
         parsed = parse_id(identifier, "resp")
         if parsed is None:
@@ -207,12 +218,19 @@ class Turns:
         ]
         if (log := str(found.fields["log"])) != INLINE:
             row = keys.turn_row(log, int(cast("int", found.fields["turn"])))
-            operations.append(Put(row, {"deleted": True}, {}))
+            if log != MAIN or not await self._is_kept_by_conversation(partition, found):
+                operations.append(Put(row, {"deleted": True}, {}))
         try:
             await self.store.commit(partition, operations)
         except RowMissing:  # another request deleted it first
             return False
         return True
+
+    async def _is_kept_by_conversation(self, partition: str, response: Entity) -> bool:
+        conversation = response.fields.get("conversation")
+        if conversation is None:
+            return False
+        return await self.store.get(partition, keys.conversation_row(str(conversation)), documents=()) is not None
 
     async def taken(self, place: Place, *, by: str) -> bool:
         """Whether a place in a log is taken by the response `by`, or was by one that is deleted. Raises StorageError."""
@@ -237,6 +255,12 @@ class Turns:
         return keys.partition_key(self.scope, chain)
 
 
+def _aside(turn: Turn) -> Place:
+    """A place of the turn's own. The id has been announced, so the chain stays; a log named after the id can't be taken by
+    anybody else."""
+    return Place(turn.place.chain, turn.response_id[-24:], turn.place.turn)
+
+
 async def _nothing() -> None:
     """In the place of a read that is not needed."""
 
@@ -246,6 +270,7 @@ class _Past:
 
     def __init__(self, found: Entity, session: Entity | None, rows: dict[Place, Entity], place: Place) -> None:
         self.running = found.fields["status"] in RUNNING
+        self.in_conversation = "conversation" in found.fields
         self.lineage = lineage_of(found)
         self.rows = rows
         self.place = place

@@ -14,7 +14,13 @@ __all__ = [
     "chain_metadata_range",
     "chain_metadata_row",
     "chain_of",
+    "conversation_row",
     "encode_key",
+    "fork_row",
+    "forked_chain",
+    "item_range",
+    "item_row",
+    "parse_partition",
     "partition_key",
     "response_row",
     "scope",
@@ -49,6 +55,12 @@ def partition_key(scope: str, chain: str) -> str:
     return f"{scope}-{chain}"
 
 
+def parse_partition(partition: str) -> tuple[str, str] | None:
+    """Scope and chain of a partition of `partition_key`; None for any other, such as that of an index."""
+    scope, separator, chain = partition.partition("-")
+    return (scope, chain) if separator and _SCOPE.fullmatch(scope) and _CHAIN.fullmatch(chain) else None
+
+
 def chain_of(key: str) -> str:
     """The chain where what `key` names lives: the one in an id of our grammar, else a digest of the text.
 
@@ -76,6 +88,34 @@ def chain_metadata_row(namespace: str) -> str:
 def chain_metadata_range() -> tuple[str, str]:
     """The bounds for `Store.query` of all namespaces of a chain."""
     return "metadata.", "metadata/"
+
+
+def fork_row(chain: str) -> str:
+    """The row that says that another chain of the same scope has grown out of this one, and needs it."""
+    if not _CHAIN.fullmatch(chain):
+        raise ValueError(f"{chain!r} is no chain")
+    return f"fork.{chain}"
+
+
+def forked_chain(row: str) -> str | None:
+    """The chain in a row key of `fork_row`; None for any other row."""
+    kind, _, chain = row.partition(".")
+    return chain if kind == "fork" and _CHAIN.fullmatch(chain) else None
+
+
+def conversation_row(conversation_id: str) -> str:
+    """The row of a conversation."""
+    return f"conversation.{encode_key(conversation_id)}"
+
+
+def item_row(item_id: str) -> str:
+    """The row that says where in its conversation an item is whose id does not say it."""
+    return f"item.{encode_key(item_id)}"
+
+
+def item_range() -> tuple[str, str]:
+    """The bounds for `Store.query` of all such rows of a chain."""
+    return "item.", "item/"
 
 
 def turn_row(log: str, position: int) -> str:
