@@ -82,6 +82,26 @@ class Settings(BaseModel):
     container: str = Field("agents", alias="HOSTING_CONTAINER", pattern="^[a-z0-9](?:-?[a-z0-9]){2,62}$")
     """Blob container for values that are too large for a table; made at first use."""
 
+    retention_days: float = Field(30.0, alias="HOSTING_RETENTION_DAYS", ge=0, le=36_500)
+    """How long a conversation chain is kept after the last write to it: responses, items, sessions, tasks; 0 for ever. With
+    more than 60, raise PAYLOAD_IDLE_DAYS in infra/ with it. docs/retention.md."""
+
+    conversation_days: float = Field(30.0, alias="HOSTING_CONVERSATION_DAYS", ge=0, le=36_500)
+    """The same for what belongs to a Conversation object; 0 for ever, which is what OpenAI does."""
+
+    stream_hours: float = Field(24.0, alias="HOSTING_STREAM_HOURS", gt=0, le=8_760)
+    """How long the events of a response can be read again after its stream was closed, in hours. With more than 144, raise
+    STREAM_DAYS in infra/ with it."""
+
+    idempotency_hours: float = Field(24.0, alias="HOSTING_IDEMPOTENCY_HOURS", ge=1, le=8_760)
+    """How long an Idempotency-Key is known after its first use, in hours."""
+
+    retention_schedule: str = Field("0 17 * * * *", alias="HOSTING_RETENTION_SCHEDULE", min_length=1)
+    """When the timer of retention goes on with its pass, in NCRONTAB. A pass begins every six hours at most."""
+
+    retention_seconds: float = Field(240.0, alias="HOSTING_RETENTION_SECONDS", gt=0, le=3_600)
+    """Longest time that one tick of it works, in seconds. A pass takes as many ticks as it needs."""
+
     easy_auth: bool = Field(False, alias="WEBSITE_AUTH_ENABLED")
     """Set by the platform when Easy Auth is on. Only then are the identity headers the platform's own."""
 

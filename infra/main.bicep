@@ -141,6 +141,9 @@ param logDailyQuotaGb int = 1
 @description('Days that telemetry is kept.')
 param logRetentionDays int = 30
 
+@description('The app exports its own spans, measurements and logs, and the host its telemetry, by OpenTelemetry. Needs requirements-telemetry.txt in the package.')
+param openTelemetry bool = false
+
 // -------------------------------------------------------------------------------------------------------------------
 
 var token = toLower(uniqueString(subscription().id, environmentName, location))
@@ -280,6 +283,7 @@ module app './modules/app.bicep' = {
     schedulerEndpoint: useScheduler ? scheduler!.outputs.endpoint : ''
     openAiEndpoint: makeModel ? openai!.outputs.endpoint : openAiEndpoint
     openAiDeployment: openAiModel
+    openTelemetry: openTelemetry
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
     httpConcurrency: httpConcurrency

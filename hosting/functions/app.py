@@ -8,6 +8,7 @@ from hosting.functions.agent_app import AgentApp
 from hosting.functions.http import register_http
 from hosting.functions.shutdown import Shutdown
 from hosting.functions.tasks import register_tasks
+from hosting.functions.telemetry import set_up_telemetry
 from hosting.server import ResponsesServer, ResponsesServerOptions
 from hosting.server.invocations import Invocations
 from hosting.server.targets import Hosted
@@ -36,6 +37,7 @@ def agent_app(
     check_connection(os.environ, settings.storage_connection)
     # The SDK logs each request at INFO, and the Functions host sends INFO on to Application Insights, which bills it.
     logging.getLogger("azure.core.pipeline.policies.http_logging_policy").setLevel(logging.WARNING)
+    flush_telemetry = set_up_telemetry(os.environ, development=settings.development)
     shutdown = Shutdown()
     store: Store | None = None
 
@@ -66,5 +68,6 @@ def agent_app(
         cursor_fn=lambda event: event["sequence_number"],
     )
     shutdown.add(streams.shutdown)
-    shutdown.add(close_store)  # the last one: the others still write
+    shutdown.add(close_store)  # after those that still write
+    shutdown.add(flush_telemetry)
     return app

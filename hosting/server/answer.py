@@ -75,6 +75,11 @@ class TurnInput:
 class Answer(Protocol):
     """One run. Used once, and by one task."""
 
+    @property
+    def agent(self) -> str | None:
+        """The name of the agent or workflow, which makes OpenTelemetry spans of its own; None for a handler."""
+        ...
+
     async def run(self, emit: Emit) -> bool:
         """Make the answer; its events but the terminal one go to `emit`. False: it is not finished, another process goes on.
 

@@ -28,6 +28,7 @@ from hosting.server.rendered_answer import RenderedAnswer
 from hosting.server.running_row import RunningRow
 from hosting.server.targets import Targets
 from hosting.server.transcript import INTERRUPTED
+from hosting.server.turn_telemetry import turn_telemetry
 from hosting.state import PreviousResponseNotFound, PreviousResponseUnfinished, StoredResponse, Turn, Turns
 from hosting.state.conversation_row import ConversationNotFound, item_rows
 from hosting.state.conversation_turns import ConversationTurns
@@ -134,11 +135,18 @@ class BackgroundRun:
         row = self._progress = RunningRow(self._store, self._scope, stored, given.turn.before)
         await self._begin(row)
         answer = await self._targets.answer(given)
-        if not await drive(answer, self._ctx, self._emit, cancelled=self._cancelled):
-            return False
-        with suppress(RowConflict):  # the transaction of the end will find out, too
-            await row.settle()
-        await self._keep(answer, given)
+        with turn_telemetry(answer, given, "background") as traced:
+
+            async def emit(events: Sequence[Event]) -> None:
+                traced.emitted(events)
+                await self._emit(events)
+
+            if not await drive(answer, self._ctx, emit, cancelled=self._cancelled):
+                return False
+            with suppress(RowConflict):  # the transaction of the end will find out, too
+                await row.settle()
+            await self._keep(answer, given)
+            traced.ended(answer.response["status"], answer.response.get("usage"))
         return True
 
     async def _begin(self, row: RunningRow) -> None:

@@ -31,8 +31,11 @@ from hosting.server.follow import follow_response
 from hosting.server.foreground import ForegroundTurn, run_to_end, stream_events
 from hosting.server.http import SSE_HEADERS, Request, Response, json_response
 from hosting.server.idempotency import earlier_response
+from hosting.server.limit_leases import Lease
+from hosting.server.limits import Limits
 from hosting.server.options import ResponsesServerOptions
 from hosting.server.targets import Targets
+from hosting.server.turn_telemetry import create_span, turn_telemetry
 from hosting.settings import Settings
 from hosting.state import PreviousResponseNotFound, PreviousResponseUnfinished, StoredResponse, Turn, Turns
 from hosting.state.conversation_row import ConversationLocked, ConversationNotFound
@@ -69,6 +72,7 @@ class CreateResponse:
         targets: Targets,
         callers: Callers,
         background: BackgroundResponses,
+        limits: Limits,
         settings: Settings,
         options: ResponsesServerOptions,
         open_store: Callable[[], Store],
@@ -76,25 +80,30 @@ class CreateResponse:
     ) -> None:
         self._targets, self._callers, self._background = targets, callers, background
         self._settings, self._options, self._open_store = settings, options, open_store
-        self._keep_alive = keep_alive
+        self._limits, self._keep_alive = limits, keep_alive
 
     async def __call__(self, request: Request) -> Response:
         """Raises ApiError, NotAuthenticated, StorageError."""
         caller = self._callers.caller(request)
         scope = self._callers.scope_of(caller)
-        body = await request.read_body(self._settings.max_request_bytes)
-        create = _without_notes(parse_create_request(parse_json_body(body)))
+        body = await self._limits.guarded(request, caller).read_body(self._settings.max_request_bytes)
+        parsed = parse_json_body(body)
+        self._limits.check_items(parsed)
+        create = _without_notes(parse_create_request(parsed))
         turns = Turns(self._open_store(), scope)
-        create = await _with_referenced_items(turns, create)
         model = self._targets.model(create.model)
         asked = _Asked(create, turns, scope, model, self._callers.facts(request, caller))
-        asked, turn = await self._begin(asked)
-        claims = IdempotencyKeys(self._open_store(), scope)
-        if (earlier := await earlier_response(claims, request, body, turn)) is not None:
-            return await self._repeat(asked, turn, earlier)
-        if create.background or turn.after_unfinished:
-            return await self._submit(asked, turn)
-        return await self._run_here(asked, turn, request)
+        async with self._limits.admit(caller, scope, background=create.background, stream=create.stream) as lease:
+            asked = replace(asked, create=await _with_referenced_items(turns, create))
+            asked, turn = await self._begin(asked)
+            claims = IdempotencyKeys(self._open_store(), scope)
+            if (earlier := await earlier_response(claims, request, body, turn)) is not None:
+                response = await self._repeat(asked, turn, earlier)
+            elif create.background or turn.after_unfinished:
+                response = await self._submit(asked, turn)
+            else:
+                response = await self._run_here(asked, turn, request, lease)
+            return lease.answer(response)
 
     async def _begin(self, asked: _Asked) -> tuple[_Asked, Turn]:
         """The turn, and the request as it is to be run. Raises ApiError for what can't be continued."""
@@ -145,7 +154,7 @@ class CreateResponse:
             turn = replace(turn, after_unfinished=False)
         return replace(asked, past=past), turn
 
-    async def _run_here(self, asked: _Asked, turn: Turn, request: Request) -> Response:
+    async def _run_here(self, asked: _Asked, turn: Turn, request: Request, lease: Lease) -> Response:
         create, turns = asked.create, asked.turns
         given = TurnInput(
             request=create,
@@ -164,8 +173,15 @@ class CreateResponse:
                 hold = await stack.enter_async_context(ConversationHold(turns, turn, asked.past.conversation))
                 await self._take(hold)
                 commit = hold.commit
+            stack.enter_context(lease.hand_over())
             run = ForegroundTurn(
-                turn.response_id, answer, commit, stack.pop_all(), asked.scope, self._settings.foreground_seconds
+                turn.response_id,
+                answer,
+                commit,
+                stack.pop_all(),
+                asked.scope,
+                turn_telemetry(answer, given, "foreground", self._options.create_span_hook),
+                self._settings.foreground_seconds,
             )
         if create.stream:
             return Response(200, stream_events(run, self._keep_alive), dict(SSE_HEADERS), "text/event-stream")
@@ -186,9 +202,11 @@ class CreateResponse:
     async def _submit(self, asked: _Asked, turn: Turn) -> Response:
         """Accept a response that a task runs, and answer with its first state, its events, or its end."""
         create, turns = asked.create, asked.turns
-        stored = await self._background.accept(
-            Submission(create, turn, turns, asked.scope, asked.model, int(time.time()), asked.facts, asked.past)
+        submission = Submission(
+            create, turn, turns, asked.scope, asked.model, int(time.time()), asked.facts, asked.past
         )
+        with create_span(self._options.create_span_hook, turn, asked.model, create.conversation_id):
+            stored = await self._background.accept(submission)
         if create.stream:
             return await follow_response(turns, stored, -1, self._keep_alive)
         if create.background:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+from hosting import telemetry
 from hosting.responses import DONE, KEEP_ALIVE, ApiError, Event, encode_event, error_event
 from hosting.server.answer import Answer, Emit, StopCause
 from hosting.server.channel import Channel
@@ -58,6 +59,7 @@ class ForegroundTurn:
     """What the turn holds while it runs: its place among the concurrent runs, the lock of its conversation."""
     scope: str
     """On whose behalf: tasks that the agent starts are the caller's."""
+    traced: telemetry.Turn
     longest: float
     """Seconds after which the run is ended, whether or not somebody still waits."""
     interrupted: bool = False
@@ -66,13 +68,21 @@ class ForegroundTurn:
     async def run(self, emit: Emit) -> Json:
         """Run to the end and commit the turn; the final response object. Raises CancelledError and ResponseNotCreated."""
         async with self.held:
-            try:
-                await self._answer(emit)
-            except asyncio.CancelledError:
-                await self._end_cancelled(emit)
-                raise
-            if not await self._commit():
-                await emit(self.answer.fail(message="The response could not be stored."))
+            with self.traced as traced:
+
+                async def observed(events: Sequence[Event]) -> None:
+                    traced.emitted(events)
+                    await emit(events)
+
+                try:
+                    await self._answer(observed)
+                except asyncio.CancelledError:
+                    await self._end_cancelled(emit)
+                    traced.ended(self.answer.response["status"], self.answer.response.get("usage"))
+                    raise
+                if not await self._commit():
+                    await emit(self.answer.fail(message="The response could not be stored."))
+                traced.ended(self.answer.response["status"], self.answer.response.get("usage"))
             await emit([self.answer.terminal()])
             return self.answer.response
 
@@ -93,7 +103,8 @@ class ForegroundTurn:
                 raise
             # Also a CancelledError that is the agent's own, of a task or a cancel scope inside it; and its sys.exit(), which
             # would take all the other turns of this process with it.
-            _log.error("The agent failed in %s", self.response_id, exc_info=error)
+            self.traced.ended("failed", error=error)
+            _log.error("The agent failed in %s: %s", self.response_id, telemetry.describe(error))
             await emit(self.answer.fail())
 
     async def _end_cancelled(self, emit: Emit) -> None:

@@ -31,6 +31,8 @@ def chain_id(turn: Turn) -> str:
 class HandlerAnswer:
     """See Answer."""
 
+    agent = None
+
     def __init__(self, given: TurnInput, handler: ResponseHandler, options: ResponsesServerOptions) -> None:
         self._given, self._handler = given, handler
         request, turn, attempt = given.request, given.turn, given.attempt

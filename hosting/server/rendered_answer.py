@@ -24,9 +24,9 @@ class Runner(Protocol):
 class RenderedAnswer:
     """See Answer. A run is ended by cancelling its task: an agent knows no other signal."""
 
-    def __init__(self, given: TurnInput, runner: Runner | None) -> None:
+    def __init__(self, given: TurnInput, runner: Runner | None, agent: str | None = None) -> None:
         """`runner` is None for a response that is not run again: it can only fail."""
-        self._given, self._runner = given, runner
+        self._given, self._runner, self.agent = given, runner, agent
         earlier = given.attempt.earlier
         announced = given.attempt.announced
         number = max(earlier.next_sequence_number, FIRST_STORED_EVENT) if announced else 0

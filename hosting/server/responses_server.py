@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from hosting import telemetry
 from hosting.identity import NotAuthenticated
 from hosting.responses import ApiError
 from hosting.server.background import BackgroundResponses
@@ -18,6 +19,7 @@ from hosting.server.conversations import ConversationRoutes
 from hosting.server.create_response import CreateResponse
 from hosting.server.foreground import finish_running
 from hosting.server.http import ClientGone, Request, Response, json_response
+from hosting.server.limits import Limits
 from hosting.server.options import ResponsesServerOptions
 from hosting.server.stored_responses import StoredResponses
 from hosting.server.targets import Hosted, Targets
@@ -48,8 +50,9 @@ class ResponsesServer:
         self.targets = Targets(hosted, options, options.default_model or settings.default_model)
         self._callers = callers = Callers(settings)
         background = BackgroundResponses(self.targets, options, settings, open_store)
-        create = CreateResponse(self.targets, callers, background, settings, options, open_store, keep_alive)
-        stored = StoredResponses(callers, background, open_store, keep_alive)
+        self.limits = limits = Limits(settings, open_store)
+        create = CreateResponse(self.targets, callers, background, limits, settings, options, open_store, keep_alive)
+        stored = StoredResponses(callers, background, limits, open_store, keep_alive)
         self._closing = False
         self._platform = ", ".join(filter(None, (_PRODUCT, options.additional_server_version)))
         self.routes: Mapping[str, Mapping[str, Endpoint]] = {
@@ -67,18 +70,20 @@ class ResponsesServer:
     async def handle(self, route: str | None, request: Request) -> Response:
         """Answer a request for a route of `routes`; None is a path that no route has."""
         started = time.perf_counter()
-        try:
-            if self._closing:
-                raise ApiError.unavailable()  # another process takes it
-            response = await self._endpoint(route, request)(request)
-        except ClientGone:
-            response = Response(499)
-        except Exception as error:
-            fault = _fault(error)
-            if fault.status >= 500 and not self._closing:
-                _log.error("%s %s failed", request.method, route, exc_info=error)
-            response = json_response(fault.body(), fault.status, fault.headers)
-        response.headers.setdefault("x-request-id", f"req_{uuid.uuid4().hex}")
+        with telemetry.request_span(request.method, route, request.headers) as span:
+            try:
+                if self._closing:
+                    raise ApiError.unavailable()  # another process takes it
+                response = await self._endpoint(route, request)(request)
+            except ClientGone:
+                response = Response(499)
+            except Exception as error:
+                fault = _fault(error)
+                if fault.status >= 500 and not self._closing:
+                    _log.error("A request for %s failed: %s", route, telemetry.describe(error))
+                response = json_response(fault.body(), fault.status, fault.headers)
+            response.headers.setdefault("x-request-id", f"req_{uuid.uuid4().hex}")
+            span.answered(response.status, response.headers["x-request-id"])
         response.headers["openai-processing-ms"] = str(round((time.perf_counter() - started) * 1000))
         response.headers["openai-version"] = "2020-10-01"
         response.headers["x-platform-server"] = self._platform

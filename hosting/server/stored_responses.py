@@ -8,6 +8,7 @@ from hosting.server.caller import Callers
 from hosting.server.follow import follow_response
 from hosting.server.http import Request, Response, json_response
 from hosting.server.input_items import list_input_items
+from hosting.server.limits import Limits
 from hosting.state import StoredResponse, Turns
 from hosting.storage import Store
 from hosting.streaming import streams
@@ -23,11 +24,12 @@ class StoredResponses:
         self,
         callers: Callers,
         background: BackgroundResponses,
+        limits: Limits,
         open_store: Callable[[], Store],
         keep_alive: float,
     ) -> None:
         self._callers, self._background = callers, background
-        self._open_store, self._keep_alive = open_store, keep_alive
+        self._limits, self._open_store, self._keep_alive = limits, open_store, keep_alive
 
     async def retrieve(self, request: Request) -> Response:
         """The response, or with `stream=true` its events after `starting_after`."""
@@ -38,7 +40,9 @@ class StoredResponses:
             raise ApiError.not_streamable()
         if not stored.task.stream:
             raise ApiError.not_streamable("not_streamed")
-        return await follow_response(turns, stored, _starting_after(request), self._keep_alive)
+        after = _starting_after(request)
+        with self._limits.follow(self._callers.caller(request)) as lease:
+            return lease.answer(await follow_response(turns, stored, after, self._keep_alive))
 
     async def delete(self, request: Request) -> Response:
         """Delete the response with its items and its events."""

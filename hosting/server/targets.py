@@ -91,7 +91,8 @@ class Targets:
             return RenderedAnswer(given, None)
         target = await state.get_target()
         if isinstance(state, AgentState):
-            return RenderedAnswer(given, AgentRun(target, given.request, given.items, given.turns, given.turn))
+            run = AgentRun(target, given.request, given.items, given.turns, given.turn)
+            return RenderedAnswer(given, run, str(getattr(target, "name", None) or given.model))
         # Imports agent-framework, which the workflow has done by now.
         from hosting.server.workflow_run import WorkflowRun
 

@@ -22,11 +22,12 @@ from ._errors import (
 )
 from ._meter import Meter
 from ._packing import Delete, Insert, Operation, Put, Replace
-from ._seams import Blobs, RawEntity, RawOperation, Tables
+from ._seams import Blobs, DatedRow, Older, Page, RawEntity, RawOperation, Tables
 from ._store import Entity, Store
 from ._values import Json, Scalar
 
 if TYPE_CHECKING:
+    from ._aging import AgedEntity, Aging
     from ._azure_append_blobs import connect_append_blobs
     from ._connection import check_connection, connect
     from ._memory import MemoryBlobs, MemoryTables, memory_store
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLOCK_BYTES",
+    "AgedEntity",
+    "Aging",
     "AppendBlobs",
     "AppendConflict",
     "BlobInfo",
@@ -42,6 +45,7 @@ __all__ = [
     "Chunk",
     "ConfigurationError",
     "CorruptValue",
+    "DatedRow",
     "Delete",
     "Entity",
     "Insert",
@@ -50,7 +54,9 @@ __all__ = [
     "MemoryBlobs",
     "MemoryTables",
     "Meter",
+    "Older",
     "Operation",
+    "Page",
     "Put",
     "RawEntity",
     "RawOperation",
@@ -73,6 +79,8 @@ __all__ = [
 ]
 
 _LATER = {
+    "AgedEntity": "_aging",
+    "Aging": "_aging",
     "check_connection": "_connection",
     "connect": "_connection",
     "connect_append_blobs": "_azure_append_blobs",

@@ -3,9 +3,12 @@
 Three twins: in memory, in Azure (or Azurite), and in files (`hosting/streaming/_files.py`); one contract suite.
 """
 
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ._errors import StorageError
+
+if TYPE_CHECKING:
+    from ._seams import Page
 
 __all__ = ["BLOCKS", "BLOCK_BYTES", "AppendBlobs", "AppendConflict", "BlobInfo", "BlobMissing", "Chunk"]
 
@@ -67,6 +70,10 @@ class AppendBlobs(Protocol):
 
     async def list(self, prefix: str) -> list[BlobInfo]:
         """The blobs whose names start with `prefix`, by name; follows continuation tokens (5,000 a page)."""
+        ...
+
+    async def page(self, prefix: str, token: str | None = None) -> "Page[BlobInfo]":
+        """A page of that list, at most 1,000 where there are pages. `token`: as for `Blobs.page`."""
         ...
 
     async def delete(self, name: str) -> bool:

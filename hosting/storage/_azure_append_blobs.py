@@ -3,10 +3,14 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from hosting.telemetry import observed, sources
+
 from ._append_blobs import AppendConflict, BlobInfo, BlobMissing, Chunk, check_block
+from ._azure_blobs import list_page
 from ._azure_errors import azure_errors, error_code, failure
 from ._connection import Connection
 from ._meter import Meter
+from ._seams import Page
 from ._settings import Endpoints, read_settings
 
 if TYPE_CHECKING:
@@ -27,7 +31,10 @@ def connect_append_blobs(
     No network: the container is created when it is first written to. Use it from one event loop, and close it. Raises
     ConfigurationError.
     """
-    return AzureAppendBlobs(StreamConnection(read_settings(env, name), container), meter or Meter())
+    blobs = AzureAppendBlobs(StreamConnection(read_settings(env, name), container), meter or Meter())
+    if meter is None:  # else it is somebody else's, who sees to it
+        sources.add(blobs.meter.counts)
+    return blobs
 
 
 class StreamConnection(Connection):
@@ -55,6 +62,7 @@ class AzureAppendBlobs:
     def __init__(self, connection: StreamConnection, meter: Meter) -> None:
         self._connection, self.meter = connection, meter
 
+    @observed("append.create", span=False)
     async def create(self, name: str) -> bool:
         """See `AppendBlobs.create`."""
         with azure_errors():
@@ -68,6 +76,7 @@ class AzureAppendBlobs:
                 await self._create_container()
                 return await self._create(name)
 
+    @observed("append.append", answers=(AppendConflict, BlobMissing), span=False)
     async def append(self, name: str, data: bytes, position: int) -> int:
         """See `AppendBlobs.append`."""
         check_block(data)
@@ -84,6 +93,7 @@ class AzureAppendBlobs:
             raise BlobMissing(name)
         raise _failure(answer)
 
+    @observed("append.read", span=False)
     async def read(self, name: str, offset: int, limit: int) -> Chunk | None:
         """See `AppendBlobs.read`."""
         self.meter.blob_reads += 1
@@ -104,6 +114,7 @@ class AzureAppendBlobs:
         total = int(answer.headers["Content-Range"].rpartition("/")[2])  # bytes 5-9/10
         return Chunk(data, total, answer.headers.get("x-ms-creation-time", ""))
 
+    @observed("append.list", span=False)
     async def list(self, prefix: str) -> list[BlobInfo]:
         """See `AppendBlobs.list`."""
         found: list[BlobInfo] = []
@@ -119,6 +130,13 @@ class AzureAppendBlobs:
                 return []  # no container yet
         return found
 
+    @observed("append.page", span=False)
+    async def page(self, prefix: str, token: str | None = None) -> Page[BlobInfo]:
+        """See `AppendBlobs.page`."""
+        self.meter.blob_reads += 1
+        return await list_page(self._connection.container(), prefix, token)
+
+    @observed("append.delete", span=False)
     async def delete(self, name: str) -> bool:
         """See `AppendBlobs.delete`."""
         self.meter.blob_deletes += 1

@@ -1,14 +1,20 @@
 """Seam 2 on Azure Blob Storage, through the SDK's container client."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from hosting.telemetry import observed
+
+from ._append_blobs import BlobInfo
 from ._azure_errors import azure_errors, error_code
 from ._meter import Meter
+from ._seams import Page
 
 if TYPE_CHECKING:
     from azure.storage.blob.aio import ContainerClient
 
-__all__ = ["AzureBlobs"]
+__all__ = ["AzureBlobs", "list_page"]
+
+_PAGE = 1_000
 
 
 class ContainerSource(Protocol):
@@ -29,6 +35,7 @@ class AzureBlobs:
     def __init__(self, source: ContainerSource, meter: Meter) -> None:
         self._source, self._meter = source, meter
 
+    @observed("blob.put")
     async def put(self, name: str, data: bytes) -> None:
         """See `Blobs.put`. One request up to 64 MiB."""
         self._meter.blob_writes += 1
@@ -46,6 +53,7 @@ class AzureBlobs:
                 self._meter.blob_writes += 2
                 await container.upload_blob(name, data, overwrite=True)
 
+    @observed("blob.get")
     async def get(self, name: str) -> bytes | None:
         """See `Blobs.get`. One request up to 32 MiB."""
         self._meter.blob_reads += 1
@@ -60,6 +68,7 @@ class AzureBlobs:
         self._meter.bytes_in += len(data)
         return data
 
+    @observed("blob.delete")
     async def delete(self, name: str) -> bool:
         """See `Blobs.delete`."""
         self._meter.blob_deletes += 1
@@ -72,6 +81,7 @@ class AzureBlobs:
                 return False
         return True
 
+    @observed("blob.list")
     async def list(self, prefix: str) -> list[str]:
         """See `Blobs.list`."""
         names: list[str] = []
@@ -87,6 +97,12 @@ class AzureBlobs:
                 return []  # no container yet
         return names
 
+    @observed("blob.page")
+    async def page(self, prefix: str, token: str | None = None) -> Page[BlobInfo]:
+        """See `Blobs.page`."""
+        self._meter.blob_reads += 1
+        return await list_page(self._source.container(), prefix, token)
+
     async def close(self) -> None:
         """See `Blobs.close`."""
         await self._source.close()
@@ -99,3 +115,18 @@ class AzureBlobs:
         except ResourceExistsError as error:
             if error_code(error) != "ContainerAlreadyExists":  # ContainerBeingDeleted: up to the caller
                 raise
+
+
+async def list_page(container: "ContainerClient", prefix: str, token: str | None) -> Page[BlobInfo]:
+    """One page of a listing of blobs of any type."""
+    with azure_errors():
+        from azure.core.exceptions import ResourceNotFoundError
+
+        found = container.list_blobs(name_starts_with=prefix, results_per_page=_PAGE)
+        pages: Any = found.by_page(continuation_token=token)
+        try:
+            page = await anext(pages)
+            infos = [BlobInfo(it.name, it.size, it.last_modified.timestamp()) async for it in page]
+        except ResourceNotFoundError:
+            return Page([], None)  # no container yet
+    return Page(infos, pages.continuation_token or None)

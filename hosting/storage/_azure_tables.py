@@ -1,15 +1,19 @@
 """Seam 1 on Azure Table Storage: reads through the SDK's client, transactions through its pipeline."""
 
+import json
 import secrets
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, Protocol
+
+from hosting.telemetry import observed
 
 from ._azure_errors import azure_errors, error_code, failure
 from ._batch import BatchAnswer, encode_batch, read_batch
-from ._errors import RowChanged, RowExists, RowMissing
+from ._errors import RowChanged, RowConflict, RowExists, RowMissing, StorageError
 from ._limits import check_key, check_transaction
 from ._meter import Meter
-from ._seams import RawEntity, RawOperation
+from ._seams import DatedRow, Older, Page, RawEntity, RawOperation
 
 __all__ = ["AzureTables"]
 
@@ -42,6 +46,7 @@ class AzureTables:
     def __init__(self, source: TableSource, meter: Meter) -> None:
         self._source, self._meter = source, meter
 
+    @observed("table.get")
     async def get(self, partition: str, row: str, select: Sequence[str] | None = None) -> RawEntity | None:
         """See `Tables.get`."""
         check_key(partition, "PartitionKey")
@@ -56,6 +61,7 @@ class AzureTables:
                 return None  # no row, or no table yet
         return self._read(found, select)
 
+    @observed("table.query")
     async def query(
         self, partition: str, first: str, last: str, select: Sequence[str] | None = None, limit: int | None = None
     ) -> list[RawEntity]:
@@ -83,6 +89,34 @@ class AzureTables:
                 return []  # no table yet
         return rows[:limit]
 
+    @observed("table.scan")
+    async def scan(
+        self,
+        older: Sequence[Older] | None,
+        token: str | None = None,
+        *,
+        partition: str | None = None,
+        select: Sequence[str] | None = None,
+    ) -> Page[DatedRow]:
+        """See `Tables.scan`."""
+        after = _read_token(token)
+        self._meter.table_reads += 1
+        with azure_errors():
+            from azure.core.exceptions import ResourceNotFoundError
+
+            found = self._source.table().query_entities(
+                _scan_filter(older, partition), select=_columns(select), results_per_page=_PAGE
+            )
+            pages = found.by_page(continuation_token=after)
+            try:
+                page = await anext(pages)
+                rows = [DatedRow(self._read(row, select), row.metadata["timestamp"].timestamp()) async for row in page]
+            except ResourceNotFoundError:
+                return Page([], None)  # no table yet
+        token = json.dumps(pages.continuation_token) if pages.continuation_token else None
+        return Page(rows, token)
+
+    @observed("table.transact", answers=(RowConflict,))
     async def transact(self, partition: str, operations: Sequence[RawOperation]) -> list[str]:
         """See `Tables.transact`."""
         self._meter.bytes_out += check_transaction(partition, operations)
@@ -158,3 +192,27 @@ def _columns(select: Sequence[str] | None) -> list[str] | None:
 
 def _literal(key: str) -> str:
     return "'" + key.replace("'", "''") + "'"
+
+
+def _scan_filter(older: Sequence[Older] | None, partition: str | None) -> str:
+    """The condition of a scan, none as an empty text."""
+    conditions = [] if partition is None else [f"PartitionKey eq {_literal(partition)}"]
+    if older is not None:
+        conditions.append("(" + " or ".join(f"({_older(it)})" for it in older) + ")")
+    return " and ".join(conditions)
+
+
+def _older(it: Older) -> str:
+    moment = datetime.fromtimestamp(it.before, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    rows = f"RowKey ge {_literal(it.first)} and " if it.first else ""
+    return f"{rows}RowKey lt {_literal(it.last)} and Timestamp lt datetime'{moment}'"
+
+
+def _read_token(token: str | None) -> dict[str, str] | None:
+    if token is None:
+        return None
+    try:
+        read = json.loads(token)
+        return {"PartitionKey": read["PartitionKey"], "RowKey": read["RowKey"]}
+    except (KeyError, TypeError, ValueError):
+        raise StorageError(f"{token!r} is no continuation token") from None

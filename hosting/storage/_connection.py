@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from hosting.telemetry import sources
+
 from ._azure_blobs import AzureBlobs
 from ._azure_tables import AzureTables
 from ._errors import ConfigurationError, StorageError
@@ -48,6 +50,7 @@ def connect(
         )
     meter = Meter()
     connection = Connection(read_settings(env, name), table, container)
+    sources.add(meter.counts)
     return Store(AzureTables(connection, meter), AzureBlobs(connection, meter), meter)
 
 

@@ -6,11 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
+from hosting.telemetry import observed
+
 from ._append_blobs import BLOCKS, AppendConflict, BlobInfo, BlobMissing, Chunk, check_block
 from ._errors import StorageError
 from ._meter import Meter
+from ._seams import Page
 
 __all__ = ["MemoryAppendBlobs"]
+
+_PAGE = 1_000
 
 
 @dataclass(slots=True)
@@ -30,6 +35,7 @@ class MemoryAppendBlobs:
         self._blobs: dict[str, _Blob] = {}
         self._births = count(1)
 
+    @observed("append.create", span=False)
     async def create(self, name: str) -> bool:
         """See `AppendBlobs.create`."""
         await asyncio.sleep(0)
@@ -39,6 +45,7 @@ class MemoryAppendBlobs:
         self._blobs[name] = _Blob(f"memory-{next(self._births)}", self._clock())
         return True
 
+    @observed("append.append", answers=(AppendConflict, BlobMissing), span=False)
     async def append(self, name: str, data: bytes, position: int) -> int:
         """See `AppendBlobs.append`."""
         check_block(data)
@@ -57,6 +64,7 @@ class MemoryAppendBlobs:
         blob.modified = self._clock()
         return blob.blocks
 
+    @observed("append.read", span=False)
     async def read(self, name: str, offset: int, limit: int) -> Chunk | None:
         """See `AppendBlobs.read`."""
         await asyncio.sleep(0)
@@ -68,6 +76,7 @@ class MemoryAppendBlobs:
         self.meter.bytes_in += len(data)
         return Chunk(data, len(blob.data), blob.born)
 
+    @observed("append.list", span=False)
     async def list(self, prefix: str) -> list[BlobInfo]:
         """See `AppendBlobs.list`."""
         await asyncio.sleep(0)
@@ -78,6 +87,13 @@ class MemoryAppendBlobs:
             if name.startswith(prefix)
         ]
 
+    @observed("append.page", span=False)
+    async def page(self, prefix: str, token: str | None = None) -> Page[BlobInfo]:
+        """See `AppendBlobs.page`."""
+        infos = [info for info in await self.list(prefix) if info.name >= (token or "")]
+        return Page(infos[:_PAGE], infos[_PAGE].name if len(infos) > _PAGE else None)
+
+    @observed("append.delete", span=False)
     async def delete(self, name: str) -> bool:
         """See `AppendBlobs.delete`."""
         await asyncio.sleep(0)

@@ -1,6 +1,7 @@
 """Counts of what storage was asked to do; for benchmarks and metrics."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 
 __all__ = ["Meter"]
 
@@ -26,6 +27,10 @@ class Meter:
     def operations(self) -> int:
         """All operations of every kind."""
         return self.table_reads + self.table_writes + self.blob_reads + self.blob_writes + self.blob_deletes
+
+    def counts(self) -> Mapping[str, int]:
+        """The counts by name; for telemetry, which reads them when it exports."""
+        return asdict(self)
 
     def copy(self) -> "Meter":
         """The counts as they are now."""

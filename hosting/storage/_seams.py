@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
-__all__ = ["Blobs", "RawEntity", "RawOperation", "Tables"]
+from ._append_blobs import BlobInfo
+
+__all__ = ["Blobs", "DatedRow", "Older", "Page", "RawEntity", "RawOperation", "Tables"]
 
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -40,6 +42,29 @@ class RawOperation(NamedTuple):
     etag: str | None = None
 
 
+class Older(NamedTuple):
+    """Rows with `first <= row key < last` that were last written before `before`, in seconds since the epoch."""
+
+    first: str
+    last: str
+    before: float
+
+
+class DatedRow(NamedTuple):
+    """A row, and when it was last written, by the storage's clock: seconds since the epoch."""
+
+    raw: RawEntity
+    written: float
+
+
+class Page[T](NamedTuple):
+    """A part of a long list. `next` gets the part after it, None when there is none. A page that is not the last may have
+    few items or none: the service stops where it likes."""
+
+    items: list[T]
+    next: str | None
+
+
 class Tables(Protocol):
     """Seam 1: the rows of one table. The table itself appears when it is first written to."""
 
@@ -51,6 +76,21 @@ class Tables(Protocol):
         self, partition: str, first: str, last: str, select: Sequence[str] | None = None, limit: int | None = None
     ) -> list[RawEntity]:
         """The rows with `first <= row key < last`, in ascending order, at most `limit`; follows continuation tokens."""
+        ...
+
+    async def scan(
+        self,
+        older: Sequence[Older] | None,
+        token: str | None = None,
+        *,
+        partition: str | None = None,
+        select: Sequence[str] | None = None,
+    ) -> Page[DatedRow]:
+        """A page, at most 1,000, of the rows that one of `older` takes (None: all), by partition and row: of the whole
+        table, or of one partition. One request, which without `partition` may read past any number of other rows.
+
+        `token` is the `next` of the page before, and can be kept for days. Raises StorageError for one that isn't.
+        """
         ...
 
     async def transact(self, partition: str, operations: Sequence[RawOperation]) -> list[str]:
@@ -83,6 +123,10 @@ class Blobs(Protocol):
 
     async def list(self, prefix: str) -> list[str]:
         """The names that start with `prefix`, in ascending order; follows continuation tokens."""
+        ...
+
+    async def page(self, prefix: str, token: str | None = None) -> Page[BlobInfo]:
+        """A page, at most 1,000, of the blobs that start with `prefix`, by name. One request. `token`: as for `scan`."""
         ...
 
     async def close(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hosting.storage import BLOCK_BYTES, AppendConflict, BlobInfo, BlobMissing, Chunk, StorageError
+from hosting.storage import BLOCK_BYTES, AppendConflict, BlobInfo, BlobMissing, Chunk, Page, StorageError
 
 try:
     import fcntl
@@ -47,6 +47,10 @@ class FileAppendBlobs:
     async def list(self, prefix: str) -> builtins.list[BlobInfo]:
         """See `AppendBlobs.list`."""
         return await _in_thread(self._list, prefix)
+
+    async def page(self, prefix: str, token: str | None = None) -> Page[BlobInfo]:
+        """See `AppendBlobs.page`. All in one."""
+        return Page(await self.list(prefix), None)
 
     async def delete(self, name: str) -> bool:
         """See `AppendBlobs.delete`."""

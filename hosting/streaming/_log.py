@@ -13,6 +13,7 @@ from hosting.streaming._pace import Pace
 from hosting.streaming._recent import Recent
 from hosting.streaming._segments import Place, find, first_of, segment_name
 from hosting.streaming._signal import Signal
+from hosting.telemetry import instruments
 
 __all__ = ["End", "Log"]
 
@@ -177,7 +178,7 @@ class Log:
 
     async def _news(self, news: asyncio.Event) -> None:
         """Wait until there may be something new, at most as long as the pace says; then one of all that wait looks."""
-        looks = self._looks
+        looks, since = self._looks, asyncio.get_running_loop().time()
         seconds = self.tuning.poll_local.total_seconds() if self.written_here else self._pace.wait
         try:
             async with asyncio.timeout(seconds):
@@ -187,9 +188,10 @@ class Log:
             pass
         async with self._looking:
             if self._looks == looks and not news.is_set():
-                await self._look()
+                await self._look(since)
 
-    async def _look(self) -> None:
+    async def _look(self, since: float) -> None:
+        """Read what is new at the end; whoever asks has had nothing to read since then (by the loop's clock)."""
         place = self.recent.tail
         if place is None:
             return
@@ -215,6 +217,8 @@ class Log:
         self.recent.extend(place.last, portion.items, tail, ended=portion.ended)
         if portion.items or portion.ended:
             self.changed.fire()
+        if portion.items:
+            instruments().stream_lag.record(asyncio.get_running_loop().time() - since)
 
     async def _read(self, place: Place) -> tuple[Portion, Place, bool] | None:
         """What lies behind `place`, the place after it, and whether the segment has more; None when it is not there."""

@@ -28,6 +28,7 @@ from hosting.streaming._lines import Event, Owner, end_line, event_line, next_li
 from hosting.streaming._log import Log
 from hosting.streaming._segments import Place, segment_name
 from hosting.streaming._signal import Signal
+from hosting.telemetry import describe, instruments
 
 __all__ = ["Writer"]
 
@@ -61,6 +62,7 @@ class Writer:
         # What is emitted and not yet stored.
         self._waiting: deque[tuple[Event, bytes]] = deque()
         self._waiting_bytes = 0
+        self._waiting_since = 0.0  # by the loop's clock: the oldest of them
         self._ending = False
         self.queued = -1  # the number of the last event emitted
         self._urgent = asyncio.Event()
@@ -146,6 +148,8 @@ class Writer:
     def put(self, data: bytes, seq: int, at: float | None) -> None:
         """Emit an event. Never waits."""
         line = event_line(seq, data, at)
+        if not self._waiting:
+            self._waiting_since = asyncio.get_running_loop().time()
         self._waiting.append((Event(seq, data, at), line))
         self._waiting_bytes += len(line)
         self.queued = seq
@@ -210,7 +214,7 @@ class Writer:
             self.fail(StreamUnavailable("the writer was stopped"))
             raise
         except Exception as error:
-            _log.exception("Stream %s: the writer has failed", self._log.prefix)
+            _log.error("Stream %s: the writer has failed: %s", self._log.prefix, describe(error))
             self.fail(StreamUnavailable(f"the writer has failed: {error!r}"))
 
     async def _pause(self) -> None:
@@ -227,6 +231,7 @@ class Writer:
         self._started = asyncio.get_running_loop().time()
 
     async def _append_batch(self) -> None:
+        since = self._waiting_since
         events, data = self._gather()
         before, last = self._place.last, events[-1].seq if events else self._place.last
         ending = self._ending and not self._waiting
@@ -250,6 +255,10 @@ class Writer:
         self.closed = ending
         self._log.publish(before, events, self._place, ended=ending)
         self._progress.fire()
+        if events:
+            measured = instruments()
+            measured.append_events.record(len(events))
+            measured.append_delay.record(asyncio.get_running_loop().time() - since)
         if full and not ending:
             await self._retry(lambda: self._blobs.create(self._place.segment))
 

@@ -20,6 +20,7 @@ from hosting.storage import (
     StorageUnavailable,
     Store,
 )
+from hosting.tasks._attempt_rows import input_fields
 from hosting.tasks._codec import JSONValue
 from hosting.tasks._events import Accept
 from hosting.tasks._exceptions import LastInputIdPreconditionFailed, SteeringQueueFull, TaskConflictError
@@ -79,6 +80,7 @@ class Acceptance:
         self._store, self._clock, self._options = store, clock, options
         self._request, self._key, self._rows = request, request.key, rows
         self._nonce = secrets.token_hex(8)
+        self._input_fields = input_fields(request.input_id, clock.now())
 
     async def run(self) -> Accepted:
         """Accept the input. What is raised: see `Engine.start`."""
@@ -152,7 +154,7 @@ class Acceptance:
         document = cast("Json", self._request.document)
         return [
             Insert(row, state) if entity is None else Replace(row, state, {}, entity.etag),
-            Insert(self._key.input_row(slot.seq), {"input_id": slot.input_id}, {"input": document}),
+            Insert(self._key.input_row(slot.seq), self._input_fields, {"input": document}),
             *self._rows(slot),
         ]
 
@@ -189,4 +191,4 @@ async def drop_index_row(store: Store, key: Key, nonce: str, etag: str | None) -
     try:
         await store.commit(key.index_partition, [Delete(key.index_row(nonce), etag)])
     except StorageError as error:
-        _log.info("task %s: its index row stays until the next scan: %r", key.task_id, error)
+        _log.info("task %s: its index row stays until the next scan: %r", key.task_id, error, extra=key.log_fields())

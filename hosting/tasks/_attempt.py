@@ -29,6 +29,7 @@ from hosting.tasks._record import Record, Refused, Slot, Transition
 from hosting.tasks._registry import Declared
 from hosting.tasks._rows import Key
 from hosting.tasks._seams import Verdict
+from hosting.telemetry import AttemptSpan, describe, detached, error_type
 
 if TYPE_CHECKING:
     from hosting.tasks._engine import Engine
@@ -63,6 +64,14 @@ class Attempt:
         self._spaces = MetadataSpaces({}, self._flush)
         self._terminal_rows: TerminalRows | None = None
         self._context: TaskContext[Any] | None = None
+        self._span = AttemptSpan(
+            declared.name,
+            key.task_id,
+            key.scope,
+            generation=record.generation,
+            recoveries=record.recovery_count,
+            retries=record.retry_attempt,
+        )
         self.keeper = Keeper(self._held, slot, declared, engine.clock, engine.options)
 
     @property
@@ -86,7 +95,12 @@ class Attempt:
             try:
                 document = self._take(await rows)
             except StorageError as error:
-                _log.warning("task %s: its input can't be read, trying again: %r", self._key.task_id, error)
+                _log.warning(
+                    "task %s: its input can't be read, trying again: %r",
+                    self._key.task_id,
+                    error,
+                    extra=self._key.log_fields(),
+                )
                 return await self._release(pause=1.0)
             value, invalid = self._decode(document)
             if invalid is not None:
@@ -95,7 +109,8 @@ class Attempt:
                 return await self._release(pause=1.0)
             context = self._context = self._make_context(value)
             self.keeper.attach(context)
-            background = [asyncio.create_task(watch) for watch in self.keeper.watches()]
+            with detached():  # a heartbeat every few seconds is no part of the work's trace
+                background = [asyncio.create_task(watch) for watch in self.keeper.watches()]
             return await self._end(await self._call(context))
         except asyncio.CancelledError:
             # The invocation itself is cancelled: the process goes down. Whatever the handler did, it has not finished.
@@ -105,11 +120,14 @@ class Attempt:
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
+            self._span.end()
 
     def _take(self, rows: AttemptRows) -> JSONValue:
         """Take over what was read; the stored input."""
         self._spaces = MetadataSpaces({name: metadata_values(row) for name, row in rows.metadata.items()}, self._flush)
         self._metadata_etags = {name: row.etag for name, row in rows.metadata.items()}
+        accepted = rows.accepted_at
+        self._span.begin(rows.traceparent, None if accepted is None else self._clock.now() - accepted)
         if rows.input is None:
             return None
         self._input_etag = rows.input.etag
@@ -171,12 +189,15 @@ class Attempt:
             verdict = await self._release()
             if self._engine.shutdown.is_set():
                 self._engine.waiters.defer(self._key, self.slot.seq)
+            elif self._held.record.status != "deleted":
+                self._span.result("lease_lost")
             return verdict
         if handler.cancelled():
             return await self._finish(CANCELLED)
         error = handler.exception()
         if error is None:
             if (value := handler.result()) is DEFERRED:
+                self._span.result("deferred")
                 verdict = await self._release(keep_metadata=True)
                 self._engine.waiters.defer(self._key, self.slot.seq)
                 return verdict
@@ -208,11 +229,14 @@ class Attempt:
             changed = self._spaces.dirty()
         except (TypeError, ValueError) as unstorable:
             return await self._finish(failed(unstorable))
-        _log.info("task %s: attempt failed, again in %.1f s: %r", self._key.task_id, delay, error)
+        _log.info("task %s: attempt failed, again in %.1f s: %s", self._key.task_id, delay, describe(error))
+        self._span.result("retry", error_type(error))
         event = Retry(self._clock.now(), self._held.generation, delay, self._names(changed))
         result = await self._write_patiently(event, lambda transition: self._metadata_rows(transition, changed))
         if isinstance(result, Refused) and result.reason == "told_to_stop":
             return await self._finish(self._failure(error))
+        if isinstance(result, Refused):
+            self._span.result("lease_lost")
         return Verdict("again", delay if isinstance(result, Transition) else 0.0)
 
     async def _finish(self, outcome: Outcome) -> Verdict:
@@ -229,12 +253,14 @@ class Attempt:
             if isinstance(error, StorageError) and not isinstance(error, TransactionTooLarge):
                 raise
             # Too large even with everything in blobs, or rows of the caller that can't be written: trying again is no use.
-            _log.exception("task %s: its outcome can't be stored", self._key.task_id)
+            _log.error("task %s: its outcome can't be stored: %s", self._key.task_id, describe(error))
             outcome, changed = failed(error), {}
             result = await self._store_failure(outcome)
         if isinstance(result, Refused) and not await self._was_stored():
             _log.warning("task %s: the lease was lost, what the attempt did does not count", self._key.task_id)
+            self._span.result("lease_lost")
             return Verdict("again")
+        self._span.result(outcome.kind, _error_type(outcome))
         self._spaces.saved(changed)
         self._engine.waiters.announce(self._key, self.slot.seq, outcome)
         await self._engine.drop_index(self._key, self.slot)
@@ -359,3 +385,8 @@ class Attempt:
                     return Refused("fenced")
             await self._clock.sleep(pause)
             pause = min(pause * 2, _LAST_PAUSE)
+
+
+def _error_type(outcome: Outcome) -> str | None:
+    error = outcome.error
+    return None if error is None else str(error.get("last_error_type") or error.get("type"))

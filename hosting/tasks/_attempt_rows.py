@@ -4,12 +4,22 @@ import asyncio
 from dataclasses import dataclass
 from typing import cast
 
-from hosting.storage import Entity, Store
+from hosting.storage import Entity, Scalar, Store
 from hosting.tasks._codec import JSONValue
 from hosting.tasks._record import Record, Slot
 from hosting.tasks._rows import Key
+from hosting.telemetry import traceparent
 
-__all__ = ["AttemptRows", "load_rows", "metadata_values"]
+__all__ = ["AttemptRows", "input_fields", "load_rows", "metadata_values"]
+
+
+def input_fields(input_id: str, now: float) -> dict[str, Scalar]:
+    """The fields of an input's row, when it is accepted now: with the trace of whoever starts it, which its attempts go on
+    with in any process."""
+    fields: dict[str, Scalar] = {"input_id": input_id, "accepted_at": now}
+    if (trace := traceparent()) is not None:
+        fields["traceparent"] = trace
+    return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +28,18 @@ class AttemptRows:
 
     input: Entity | None
     metadata: dict[str, Entity]
+
+    @property
+    def traceparent(self) -> str | None:
+        """The trace that the input belongs to."""
+        value = None if self.input is None else self.input.fields.get("traceparent")
+        return value if isinstance(value, str) else None
+
+    @property
+    def accepted_at(self) -> float | None:
+        """Seconds since the epoch; None in a row of an older version."""
+        value = None if self.input is None else self.input.fields.get("accepted_at")
+        return value if isinstance(value, float) else None
 
 
 async def load_rows(store: Store, key: Key, record: Record) -> AttemptRows:

@@ -21,6 +21,7 @@ from hosting.tasks._registry import Declared
 from hosting.tasks._rows import Key, decode_record, encode_record, outcome_range, task_rows_range
 from hosting.tasks._seams import Clock, Driver, SystemClock, Verdict
 from hosting.tasks._waiters import DEFERRED_HERE, Waiters
+from hosting.telemetry import detached
 
 __all__ = ["Engine"]
 
@@ -63,7 +64,12 @@ class Engine:
         try:
             await self.driver.ensure(key, record.activation, record.generation)
         except Exception as error:
-            _log.warning("task %s: no driver could be started, the recovery scan will: %r", key.task_id, error)
+            _log.warning(
+                "task %s: no driver could be started, the recovery scan will: %r",
+                key.task_id,
+                error,
+                extra=key.log_fields(),
+            )
 
     async def attempt(self, key: Key, activation: int) -> Verdict:
         """One attempt at the active input of a task, for whoever drives this activation of it.
@@ -79,7 +85,9 @@ class Engine:
                 return Verdict("done")  # another activation has a driver of its own
             declared = _registry.find(record.name)
             if declared is None:
-                _log.error("task %s: no task named %r is declared here", key.task_id, record.name)
+                _log.error(
+                    "task %s: no task named %r is declared here", key.task_id, record.name, extra=key.log_fields()
+                )
                 return Verdict("again", self.options.unknown_task.total_seconds())
             if self.shutdown.is_set():
                 return Verdict("again", 1.0)
@@ -222,15 +230,16 @@ class Engine:
                     if fresh:
                         await self._pause(mine, pause)
                         fresh = False
-                    found = await self.outcome(key, input_id, seq)
-                    looks += 1
-                    if found is None and looks % 8 == 0 and not await self._is_open(key, seq):
-                        # Ended between the two looks, or long ago.
-                        found = await self.outcome(key, input_id, seq) or _EXPIRED
+                    with detached():  # a look is no part of the caller's trace: there may be hundreds
+                        found = await self.outcome(key, input_id, seq)
+                        looks += 1
+                        if found is None and looks % 8 == 0 and not await self._is_open(key, seq):
+                            # Ended between the two looks, or long ago.
+                            found = await self.outcome(key, input_id, seq) or _EXPIRED
                     if found is not None:
                         return found
                 except StorageUnavailable as error:
-                    _log.warning("task %s: waiting for its outcome: %r", key.task_id, error)
+                    _log.warning("task %s: waiting for its outcome: %r", key.task_id, error, extra=key.log_fields())
                 # A local attempt wakes us; then looking often is only a precaution.
                 await self._pause(mine, longest if self.live(key, seq) is not None else pause)
                 if mine.done():

@@ -14,6 +14,7 @@ from hosting.tasks._acceptance import load_record
 from hosting.tasks._engine import Engine
 from hosting.tasks._record import idle_since, slots
 from hosting.tasks._rows import INDEX_PARTITIONS, INDEX_RANGE, IndexEntry, Key, decode_index, decode_record
+from hosting.telemetry import backlog, instruments
 
 __all__ = ["ScanReport", "scan"]
 
@@ -42,7 +43,7 @@ async def scan(engine: Engine) -> ScanReport:
             try:
                 await _look(engine, key, entries, report)
             except StorageError as error:
-                _log.warning("task %s: not looked after by this scan: %r", key.task_id, error)
+                _log.warning("task %s: not looked after by this scan: %r", key.task_id, error, extra=key.log_fields())
 
     for partition in INDEX_PARTITIONS:
         rows = await engine.store.query(partition, *INDEX_RANGE, documents=())
@@ -52,6 +53,7 @@ async def scan(engine: Engine) -> ScanReport:
             found[entry.key].append(entry)
         report.rows += len(rows)
         await asyncio.gather(*(look(key, entries) for key, entries in found.items()))
+    backlog.found(report.rows)
     if report.driven or report.removed:
         _log.info("recovery scan: %d index rows, %d driven, %d removed", report.rows, report.driven, report.removed)
     return report
@@ -69,6 +71,7 @@ async def _look(engine: Engine, key: Key, entries: list[IndexEntry], report: Sca
         patience = 0.0 if record.lease_owner is not None else options.idle.total_seconds()
         if since is not None and now - since > patience:
             report.driven += 1
+            instruments().redriven.add(1, {"hosting.task.name": record.name})
             await engine.drive(key, record)
     open_inputs = {slot.nonce for slot in slots(record)} if record is not None else set[str]()
     for entry in entries:

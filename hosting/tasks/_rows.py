@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from hosting.storage import Entity, keys
 from hosting.tasks._record import Record, Slot
+from hosting.telemetry import fields as fields_of_log
 
 __all__ = [
     "INDEX_PARTITIONS",
@@ -93,6 +94,10 @@ class Key:
     def instance_id(self, activation: int, generation: int) -> str:
         """The orchestration that drives an activation of the task, from a generation on: 60 ASCII characters at most."""
         return f"task-{self.digest}-{activation:x}-{generation:x}"
+
+    def log_fields(self) -> dict[str, str]:
+        """What a log record about this task carries."""
+        return fields_of_log(task=self.task_id, tenant=self.scope)
 
     def to_payload(self) -> dict[str, str]:
         return {"scope": self.scope, "task_id": self.task_id}

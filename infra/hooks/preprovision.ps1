@@ -29,3 +29,9 @@ $client = '^\s*(agent-framework-openai|-r\s+requirements-model\.txt)'
 if ($env:AZURE_OPENAI_MODEL -and -not (Select-String -Path 'requirements.txt' -Pattern $client -Quiet)) {
     Fail "AZURE_OPENAI_MODEL is set, but requirements.txt does not install the model's client. Add the line: -r requirements-model.txt"
 }
+
+# The host then leaves the logs of the app to the app itself, which needs the packages to export them.
+$exporter = '^\s*(azure-monitor-opentelemetry-exporter|-r\s+requirements-telemetry\.txt)'
+if ($env:OPEN_TELEMETRY -eq 'true' -and -not (Select-String -Path 'requirements.txt' -Pattern $exporter -Quiet)) {
+    Fail "OPEN_TELEMETRY is true, but requirements.txt does not install what exports it. Add the line: -r requirements-telemetry.txt"
+}

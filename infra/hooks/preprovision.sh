@@ -29,3 +29,9 @@ if [ -n "${AZURE_OPENAI_MODEL:-}" ] &&
   ! grep -Eq '^[[:space:]]*(agent-framework-openai|-r[[:space:]]+requirements-model\.txt)' requirements.txt; then
   fail "AZURE_OPENAI_MODEL is set, but requirements.txt does not install the model's client. Add the line: -r requirements-model.txt"
 fi
+
+# The host then leaves the logs of the app to the app itself, which needs the packages to export them.
+if [ "${OPEN_TELEMETRY:-}" = true ] &&
+  ! grep -Eq '^[[:space:]]*(azure-monitor-opentelemetry-exporter|-r[[:space:]]+requirements-telemetry\.txt)' requirements.txt; then
+  fail "OPEN_TELEMETRY is true, but requirements.txt does not install what exports it. Add the line: -r requirements-telemetry.txt"
+fi

@@ -23,6 +23,9 @@ param schedulerEndpoint string
 @description('Empty: no model, the demo agent answers.')
 param openAiEndpoint string
 param openAiDeployment string
+
+@description('The app exports its own telemetry, and the host leaves the logs of the app to it.')
+param openTelemetry bool
 param instanceMemoryMB int
 param maximumInstanceCount int
 param httpConcurrency int
@@ -164,6 +167,10 @@ var storageBackendSettings = {
   // idle instance pays with a transaction per queue (four and one) every two seconds. A busy queue is read at once.
   AzureFunctionsJobHost__extensions__durableTask__storageProvider__maxQueuePollingInterval: '00:00:02'
 }
+var telemetrySettings = {
+  AzureFunctionsJobHost__telemetryMode: 'OpenTelemetry'
+  PYTHON_ENABLE_OPENTELEMETRY: 'true'
+}
 var modelSettings = {
   AZURE_OPENAI_ENDPOINT: openAiEndpoint
   AZURE_OPENAI_MODEL: openAiDeployment
@@ -175,6 +182,7 @@ resource appsettings 'Microsoft.Web/sites/config@2024-11-01' = {
   properties: union(
     settings,
     empty(schedulerEndpoint) ? storageBackendSettings : schedulerSettings,
+    openTelemetry ? telemetrySettings : {},
     empty(openAiEndpoint) ? {} : modelSettings
   )
 }

@@ -55,7 +55,7 @@ def test_a_body_that_is_no_object(http: httpx.Client, body: Any) -> None:
         ({"input": "a", "tools": [{"type": "function"}]}, "tools[0].name"),
         ({"input": "a", "stream_options": {"include_obfuscation": False}}, "stream_options"),
         ({"input": "a", "background": True, "store": False}, "background"),
-        ({"input": "a", "conversation": "conv_1"}, "conversation"),
+        ({"input": "a", "conversation": 5}, "conversation"),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
