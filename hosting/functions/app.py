@@ -56,7 +56,7 @@ def agent_app(
             await store.close()
 
     server = ResponsesServer(hosted, settings, open_store, options)
-    invocations = Invocations(settings)
+    invocations = Invocations(settings, server.limits)
     app = AgentApp(server.targets, invocations)
     server.routes = {**server.routes, **invocations.routes}
     shutdown.add(server.close)

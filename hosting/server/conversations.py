@@ -18,6 +18,7 @@ from hosting.server.caller import Callers
 from hosting.server.conversation_requests import parse_conversation, parse_items, parse_metadata_update
 from hosting.server.http import Request, Response, json_response
 from hosting.server.input_items import parse_page
+from hosting.server.limits import Limits
 from hosting.settings import Settings
 from hosting.state import Turns
 from hosting.state.conversation_row import ConversationLocked, ConversationNotFound, DuplicateItem, ItemNotFound
@@ -33,7 +34,8 @@ type Item = dict[str, Any]
 class ConversationRoutes:
     """The endpoints. `open_store` gives the store of the process, inside the running loop."""
 
-    def __init__(self, settings: Settings, open_store: Callable[[], Store]) -> None:
+    def __init__(self, settings: Settings, open_store: Callable[[], Store], limits: Limits) -> None:
+        self._limits = limits
         self._callers, self._open_store = Callers(settings), open_store
         self._longest_body = settings.max_request_bytes
         one = "v1/conversations/{conversation_id}"
@@ -45,9 +47,12 @@ class ConversationRoutes:
         }
         """As `ResponsesServer.routes`, whose `handle` makes answers of the errors that these endpoints raise."""
 
+    async def _body(self, request: Request) -> bytes:
+        return await self._limits.guarded(request, self._callers.caller(request)).read_body(self._longest_body)
+
     async def _create(self, request: Request) -> Response:
         scope = self._callers.scope(request)
-        metadata, items = parse_conversation(await request.read_body(self._longest_body))
+        metadata, items = parse_conversation(await self._body(request))
         with _errors():
             items = await self._resolved(scope, items)
             conversation = await Conversations(self._open_store(), scope).create(metadata, items)
@@ -62,7 +67,7 @@ class ConversationRoutes:
 
     async def _update(self, request: Request) -> Response:
         conversations, identifier = self._named(request)
-        metadata = parse_metadata_update(await request.read_body(self._longest_body))
+        metadata = parse_metadata_update(await self._body(request))
         with _errors(identifier):
             conversation = await conversations.update(identifier, metadata)
         return json_response(conversation.to_object())
@@ -90,7 +95,7 @@ class ConversationRoutes:
 
     async def _add_items(self, request: Request) -> Response:
         conversations, identifier = self._named(request)
-        items = parse_items(await request.read_body(self._longest_body))
+        items = parse_items(await self._body(request))
         with _errors(identifier):
             if items:
                 resolved = await self._resolved(self._callers.scope(request), items)

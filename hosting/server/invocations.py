@@ -15,6 +15,7 @@ import logging
 import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
@@ -23,6 +24,9 @@ from hosting.responses import KEEP_ALIVE, ApiError, parse_json_body
 from hosting.server.caller import Callers
 from hosting.server.channel import Channel
 from hosting.server.http import SSE_HEADERS, Request, Response, json_response
+from hosting.server.limit_body import check_json_size
+from hosting.server.limit_leases import Lease
+from hosting.server.limits import Limits
 from hosting.settings import Settings
 from hosting.storage import StorageUnavailable
 from hosting.tasks import use_scope
@@ -57,7 +61,9 @@ class InvocationRequest(Request):
 
     async def json(self) -> Any:
         """The body as JSON. Raises ApiError 400 for anything else."""
-        return parse_json_body(await self.body())
+        body = await self.body()
+        check_json_size(body)
+        return parse_json_body(body)
 
 
 type InvocationHandler = Callable[[InvocationRequest], Awaitable[Any] | AsyncIterator[Any]]
@@ -68,8 +74,8 @@ async generator of events. None is 204. An ApiError that it raises is the answer
 class Invocations:
     """The handlers of an app, and the endpoints in front of them. Register them while the app loads."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, limits: Limits) -> None:
+        self._settings, self._limits = settings, limits
         self._callers = Callers(settings)
         self._handlers: dict[str, InvocationHandler] = {}
         self.routes: Mapping[str, Mapping[str, Callable[[Request], Awaitable[Response]]]] = {
@@ -106,19 +112,25 @@ class Invocations:
         if handler is None or _ID.fullmatch(invocation_id) is None:
             raise _no_handler(kind)
         headers = {INVOCATION_HEADER: invocation_id, SESSION_HEADER: session_id}
+        guarded = self._limits.guarded(request, caller, json=False)
         invocation = InvocationRequest(
-            **{item.name: getattr(request, item.name) for item in fields(Request)},
+            **{item.name: getattr(guarded, item.name) for item in fields(Request)},
             invocation_id=invocation_id,
             session_id=session_id,
             caller=caller,
             scope=scope,
             longest_body=self._settings.max_request_bytes,
         )
+        if kind == "invoke":
+            admission = self._limits.admit(caller, scope)
+        else:  # who has all its places must still be able to cancel
+            admission = nullcontext(self._limits.follow(caller) if kind == "get" else Lease())
         try:
-            with use_scope(scope):
-                made = handler(invocation)
-                result = await made if inspect.isawaitable(made) else made
-                response = self._response(result, scope)
+            async with admission as lease:
+                with lease, use_scope(scope):
+                    made = handler(invocation)
+                    result = await made if inspect.isawaitable(made) else made
+                    response = lease.answer(self._response(result, scope))
         except ApiError as error:
             error.headers.update(headers)
             raise

@@ -60,7 +60,7 @@ class ResponsesServer:
             "v1/responses/{response_id}": {"GET": stored.retrieve, "DELETE": stored.delete},
             "v1/responses/{response_id}/cancel": {"POST": stored.cancel},
             "v1/responses/{response_id}/input_items": {"GET": stored.input_items},
-            **ConversationRoutes(settings, open_store).routes,
+            **ConversationRoutes(settings, open_store, limits).routes,
             "v1/models": {"GET": self._models},
             "v1/models/{model}": {"GET": self._model_of_name},
             "readiness": {"GET": self._readiness},

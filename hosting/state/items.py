@@ -7,6 +7,7 @@ from typing import Any, cast
 from hosting.ids import parse_id
 from hosting.state.lineage import MAIN, Place, Segment
 from hosting.state.turns import Turns
+from hosting.storage import Entity
 
 __all__ = ["find_items", "turn_items"]
 
@@ -14,6 +15,9 @@ type Item = dict[str, Any]
 
 # Turns that one read takes. A page of 20 items is some 10 turns; the rest is there for turns with little in them.
 _BLOCK = 50
+
+_AT_ONCE = 16
+"""Point reads of one request that go on at a time: a request may refer to thousands of items."""
 
 
 async def find_items(turns: Turns, identifiers: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -23,9 +27,13 @@ async def find_items(turns: Turns, identifiers: Iterable[str]) -> dict[str, dict
     """
     wanted = set(identifiers)
     places = {(parsed.chain, parsed.turn) for identifier in wanted if (parsed := parse_id(identifier)) is not None}
-    rows = await asyncio.gather(
-        *(turns.items(Segment(chain, MAIN, turn, turn), "input", "output") for chain, turn in places)
-    )
+    free = asyncio.Semaphore(_AT_ONCE)
+
+    async def read(chain: str, turn: int) -> dict[Place, Entity]:
+        async with free:
+            return await turns.items(Segment(chain, MAIN, turn, turn), "input", "output")
+
+    rows = await asyncio.gather(*(read(chain, turn) for chain, turn in places))
     found: dict[str, dict[str, Any]] = {}
     for row in (row for segment in rows for row in segment.values()):
         for document in ("input", "output"):

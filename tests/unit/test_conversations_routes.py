@@ -21,6 +21,7 @@ from hosting.responses import ApiError
 from hosting.server import Request, Response, ResponsesServer
 from hosting.server.caller import Callers
 from hosting.server.conversations import ConversationRoutes
+from hosting.server.limits import Limits
 from hosting.settings import load_settings
 from hosting.state.conversation_turns import ConversationTurns
 from hosting.storage import MemoryBlobs, MemoryTables, StorageUnavailable, Store
@@ -51,7 +52,7 @@ class Api:
         self.store = Store(self.tables, MemoryBlobs())
         self.settings = settings = load_settings({"AZURE_FUNCTIONS_ENVIRONMENT": "Development", **env})
         self.server = ResponsesServer(None, settings, lambda: self.store)
-        routes = ConversationRoutes(settings, lambda: self.store).routes
+        routes = ConversationRoutes(settings, lambda: self.store, Limits(settings, lambda: self.store)).routes
         self.server.routes = {**self.server.routes, **routes}
         self.headers: dict[str, str] = {}
 

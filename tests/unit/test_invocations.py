@@ -24,8 +24,8 @@ class Served:
 
     def __init__(self, **env: str) -> None:
         settings = load_settings({"AZURE_FUNCTIONS_ENVIRONMENT": "Development", **env})
-        self.invocations = Invocations(settings)
         self.server = ResponsesServer(AgentState(lambda: None), settings, lambda: pytest.fail("no storage here"))  # type: ignore[arg-type, return-value]
+        self.invocations = Invocations(settings, self.server.limits)
         self.server.routes = {**self.server.routes, **self.invocations.routes}
 
     def on(self, handler: Any, kind: str = "invoke") -> "Served":
