@@ -12,6 +12,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from types import FrameType
 
+from hosting import telemetry
+
 __all__ = ["Shutdown"]
 
 _log = logging.getLogger(__name__)
@@ -57,8 +59,8 @@ class Shutdown:
         for hook in self._hooks:
             try:
                 await hook()
-            except Exception:
-                _log.exception("A shutdown hook failed")
+            except Exception as error:
+                _log.error("A shutdown hook failed: %s", telemetry.describe(error))
         if end_process:  # without our handler the signal would have ended the process at once
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.raise_signal(signal.SIGTERM)

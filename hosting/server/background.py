@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from hosting import telemetry
 from hosting.ids import new_chain, response_id
 from hosting.responses import ApiError, CreateRequest, ResponseRenderer, stored_input_items
 from hosting.server.background_run import CANCELLED_GENERATION, BackgroundRun, Work
@@ -201,8 +202,8 @@ class BackgroundResponses:
             await _end_stream(scope, stored)
             try:
                 await current_engine().cancel(Key(scope, stored.task.task_id), stored.task.seq)
-            except StorageError:  # the run finds its row cancelled when it tries to store its end
-                _log.exception("The run of %s could not be told that it is cancelled", identifier)
+            except StorageError as error:  # the run finds its row cancelled when it tries to store its end
+                _log.error("The run of %s is not told that it is cancelled: %s", identifier, telemetry.describe(error))
             return response
 
 

@@ -19,6 +19,7 @@ from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from hosting import telemetry
 from hosting.responses import CreateRequest, Event, parse_create_request
 from hosting.server.answer import Answer, Attempt, TurnInput
 from hosting.server.caller import RequestFacts
@@ -105,7 +106,9 @@ class BackgroundRun:
                 if not await self._answer(self._stored):
                     return await self._ctx.exit_for_recovery()  # the stream stays open for the next attempt
                 break
-            except _Changed:  # before the answer began: cancelled or deleted, or an attempt before this one was still at it
+            except (
+                _Changed
+            ):  # before the answer began: cancelled or deleted, or an attempt before this one was still at it
                 self._stored = await self._turns.response(self._work.response_id)
         if stream is not None:
             closer = asyncio.create_task(self._close_when_stored(stream, stored.task.seq))
@@ -194,8 +197,8 @@ class BackgroundRun:
     async def _keep(self, answer: Answer, given: TurnInput) -> None:
         try:
             self._record = answer.record()
-        except (TypeError, ValueError):
-            _log.exception("The session after %s can't be stored", self._work.response_id)
+        except (TypeError, ValueError) as error:
+            _log.error("The session after %s can't be stored: %s", self._work.response_id, telemetry.describe(error))
             await self._emit(answer.fail(message="The response could not be stored."))
             self._record = TurnRecord(answer.response, given.items, continues=False)
         if self._stream is not None and not self._cancelled.is_set():

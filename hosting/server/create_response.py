@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from hosting import telemetry
 from hosting.ids import parse_id
 from hosting.responses import (
     DONE,
@@ -224,8 +225,8 @@ class CreateResponse:
             return stored.response
         try:
             return dict(acceptor(create.to_body(), stored.response))
-        except Exception:
-            _log.exception("The response acceptor failed for %s", stored.response["id"])
+        except Exception as error:
+            _log.error("The response acceptor failed for %s: %s", stored.response["id"], telemetry.describe(error))
             return stored.response
 
     async def _repeat(self, asked: _Asked, turn: Turn, earlier: str) -> Response:

@@ -5,6 +5,7 @@ import logging
 from math import inf
 from typing import Any
 
+from hosting import telemetry
 from hosting.server.answer import Answer, Emit, StopCause
 from hosting.storage import StorageUnavailable
 from hosting.streaming import EventStreamError
@@ -44,7 +45,7 @@ async def drive(answer: Answer, ctx: TaskContext[Any], emit: Emit, *, cancelled:
         else:
             error = asyncio.CancelledError()
         if cause is None:  # a CancelledError too is the agent's own then
-            _log.error("The agent failed in %s", ctx.input_id, exc_info=error)
+            _log.error("The agent failed in %s: %s", ctx.input_id, telemetry.describe(error))
         match cause:
             case "newer_input":
                 await emit(answer.interrupt("steered"))

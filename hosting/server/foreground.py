@@ -122,16 +122,16 @@ class ForegroundTurn:
             return True
         try:
             record = self.answer.record()
-        except (TypeError, ValueError):  # the app put something into the session that can't be read back
-            _log.exception("The session after %s can't be stored", self.response_id)
+        except (TypeError, ValueError) as error:  # the app put something into the session that can't be read back
+            _log.error("The session after %s can't be stored: %s", self.response_id, telemetry.describe(error))
             return False
         for attempt in (1, 2):
             try:
                 await self.commit(record)
-            except StorageError:
-                _log.exception("Commit %d of 2 of %s failed", attempt, self.response_id)
+            except StorageError as error:
+                _log.error("Commit %d of 2 of %s failed: %s", attempt, self.response_id, telemetry.describe(error))
             except (ConversationLocked, ConversationNotFound):
-                _log.exception("%s has lost its conversation, it can't be stored there", self.response_id)
+                _log.error("%s has lost its conversation, it can't be stored there", self.response_id)
                 return False
             else:
                 return True
@@ -202,7 +202,8 @@ async def _read(
             yield b"".join(map(encode_event, events))
         if not ended:  # an agent's failure is an event, so this is a handler without a response, or a defect of ours
             error = None if run.cancelled() else run.exception()
-            _log.error("The run of %s ended without a terminal event", turn.response_id, exc_info=error)
+            said = telemetry.describe(error) if error is not None else "cancelled"
+            _log.error("The run of %s ended without a terminal event: %s", turn.response_id, said)
             yield encode_event(error_event(ApiError.server_error(), sequence_number=last + 1))
         yield DONE
     finally:

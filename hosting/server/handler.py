@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
+from hosting import telemetry
 from hosting.responses import Event
 from hosting.responses.builders import CHECKPOINT, closing
 from hosting.server.context import ExitForRecovery, ResponseContext
@@ -147,14 +148,14 @@ class _Run:
         except BaseException as error:
             if self._is_for_the_task(error):
                 raise
-            _log.error("The handler of %s failed in its clean-up", self._context.response_id, exc_info=error)
+            _log.error("The handler of %s failed in its clean-up: %s", self._context.response_id, _said(error))
 
     async def _without_terminal(self, error: BaseException | None) -> Ending:
         """The handler is over and has not said how its response ends."""
         context, transcript = self._context, self._transcript
         leaves = _exits_for_recovery(error)
         if error is not None and not leaves:
-            _log.error("The handler of %s failed: %s", context.response_id, error, exc_info=error)
+            _log.error("The handler of %s failed: %s", context.response_id, _said(error))
         if context.client_cancelled:
             await self._emit(transcript.cancel())
             return "cancelled"
@@ -184,7 +185,7 @@ class _Run:
                 raise
             if not _exits_for_recovery(error):
                 _log.warning(
-                    "After its terminal event the handler of %s failed", self._context.response_id, exc_info=error
+                    "After its terminal event the handler of %s failed: %s", self._context.response_id, _said(error)
                 )
         if ignored:
             _log.warning("%d events of %s came after its terminal event", ignored, self._context.response_id)
@@ -196,8 +197,8 @@ class _Run:
         try:
             await self._checkpoint(snapshot)
             self._saved = snapshot
-        except Exception:
-            _log.exception("A checkpoint of %s could not be stored", self._context.response_id)
+        except Exception as error:
+            _log.error("A checkpoint of %s could not be stored: %s", self._context.response_id, _said(error))
 
     def _task_is_cancelled(self) -> bool:
         return _cancelling() > self._cancelling
@@ -231,6 +232,11 @@ async def _events_of(
         raise TypeError(
             f"a response handler gives a TextResponse or events, not {type(cast('object', given)).__name__}"
         )
+
+
+def _said(error: BaseException) -> str:
+    """What a log may say: our own words about a broken contract, or where it happened."""
+    return str(error) if isinstance(error, HandlerFault) else telemetry.describe(error)
 
 
 def _exits_for_recovery(error: BaseException | None) -> bool:

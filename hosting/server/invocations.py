@@ -19,6 +19,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
+from hosting import telemetry
 from hosting.identity import Caller
 from hosting.responses import KEEP_ALIVE, ApiError, parse_json_body
 from hosting.server.caller import Callers
@@ -136,8 +137,8 @@ class Invocations:
             raise
         except StorageUnavailable:
             raise
-        except Exception:
-            _log.exception("The %s handler failed in invocation %s", kind, invocation_id)
+        except Exception as error:
+            _log.error("The %s handler failed in invocation %s: %s", kind, invocation_id, telemetry.describe(error))
             fault = ApiError.server_error()
             fault.headers.update(headers)
             raise fault from None
@@ -183,7 +184,7 @@ class Invocations:
                 elif events:
                     yield KEEP_ALIVE
             if not pump.cancelled() and (error := pump.exception()) is not None:
-                _log.error("The stream of an invocation failed", exc_info=error)
+                _log.error("The stream of an invocation failed: %s", telemetry.describe(error))
                 if not events:
                     raise error  # cuts the connection: the body must not look complete
                 # The last event, whatever the numbers of the handler's own are.

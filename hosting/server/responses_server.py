@@ -79,7 +79,7 @@ class ResponsesServer:
                 response = Response(499)
             except Exception as error:
                 fault = _fault(error)
-                if fault.status >= 500 and not self._closing:
+                if fault is not error and fault.status >= 500 and not self._closing:
                     _log.error("A request for %s failed: %s", route, telemetry.describe(error))
                 response = json_response(fault.body(), fault.status, fault.headers)
             response.headers.setdefault("x-request-id", f"req_{uuid.uuid4().hex}")

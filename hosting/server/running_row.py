@@ -78,7 +78,7 @@ class RunningRow:
             except StorageUnavailable as error:
                 if loop.time() + pause > give_up:
                     raise
-                _log.warning("%s: it is not known whether its progress was stored: %r", self.stored.response["id"], error)
+                _log.warning("%s: was its progress stored? Asking again: %r", self.stored.response["id"], error)
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 

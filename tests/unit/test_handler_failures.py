@@ -158,7 +158,7 @@ async def test_a_raise_after_created_fails_the_response_and_shows_nothing_of_it(
 ) -> None:
     ended = await failed(yielding(created, RuntimeError(SECRET)))
     assert SECRET not in repr(ended.wire) + repr(ended.transcript.snapshot)
-    assert SECRET in caplog.text
+    assert "RuntimeError" in caplog.text  # and where; its message may quote a user: see hosting.telemetry.describe
 
 
 async def test_a_cancellation_that_is_the_handlers_own_is_a_failure() -> None:
