@@ -7,13 +7,18 @@ import platform
 import time
 from pathlib import Path
 
-_NAMES = ("storage", "cold_start", "requests", "streams", "tasks", "responses")
+_NAMES = ("storage", "cold_start", "requests", "streams", "tasks", "responses", "load")
+
+_LONG = ("soak",)
+"""Only when asked for by name."""
 
 
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones: {', '.join(_NAMES)} (default: all)")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"which ones: {', '.join(_NAMES)} (default: all), soak"
+    )
     names = parser.parse_args().names or list(_NAMES)
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.system()}\n")
     for name in names:

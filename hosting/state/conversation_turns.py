@@ -45,8 +45,8 @@ class ConversationPast:
     """Knows of all turns that have ended; its owners are those that run or wait."""
     session: Json = None
     """The stored session of the conversation, None when there is none."""
-    messages: Mapping[int, list[Json]] | None = None
-    """Stored messages by position; None when they were not asked for."""
+    history: list[Json] | None = None
+    """Stored messages of all turns, oldest first; None when they were not asked for."""
     present: frozenset[str] = frozenset()
     """Those of the ids asked about that are in the conversation already."""
 
@@ -59,16 +59,13 @@ class ConversationPast:
         announced = parse_id(response, "resp") if response is not None else None
         position = announced.turn if announced is not None else conversation.position
         place = Place(conversation.chain, MAIN, position)
-        history = None
-        if self.messages is not None:
-            history = [message for at in sorted(self.messages) if at < position for message in self.messages[at]]
         return Turn(
             response or response_id(place.chain, position),
             place,
             before=(Segment(place.chain, MAIN, 0, position - 1),) if position else (),
             open_calls=conversation.open_calls,
             session=self.session,
-            history=history,
+            history=self.history,
             after_unfinished=announced is None and bool(conversation.owners),
         )
 
@@ -108,8 +105,8 @@ class ConversationTurns:
             known = {position: row for position, row in {**rows, **later}.items() if position < stored.next}
             if history and len(known) < stored.turns:
                 continue  # a turn was written after the log was read and before the row was
-            messages = {at: _messages_of(row) for at, row in {**known, **settled.tail}.items()} if history else None
             present |= await self._items.scattered(settled.conversation, given)
+            messages = _messages({**known, **settled.tail}) if history else None
             return ConversationPast(settled.conversation, session, messages, present)
         raise ConversationLocked(identifier)
 
@@ -175,15 +172,13 @@ class ConversationTurns:
         if place is None:
             raise ValueError(f"{owner!r} is no response id")
 
-        async def step(current: Conversation, conflict: RowConflict | None) -> Change | None:
+        async def step(current: Conversation, _: RowConflict | None) -> Change | None:
             if current.holder != owner:
                 if await self._was_written(current.chain, owner):
                     return None
                 raise ConversationLocked(conversation.id)
             if items is None:
                 return Change(_free(current), rows)
-            if conflict is not None and conflict.row == keys.turn_row(MAIN, place.turn):
-                raise ConversationLocked(conversation.id)
             added = item_rows(current.chain, place.turn, items)
             return Change(_free(with_turn(current, place.turn, items)), [*rows, *added])
 
@@ -209,5 +204,6 @@ def _free(conversation: Conversation) -> Conversation:
     return replace(conversation, holder=None, until=0.0)
 
 
-def _messages_of(row: Entity) -> list[Json]:
-    return cast("list[Json]", row.documents.get("messages") or [])
+def _messages(rows: Mapping[int, Entity]) -> list[Json]:
+    found = (rows[position].documents.get("messages") for position in sorted(rows))
+    return [message for messages in found if messages for message in cast("list[Json]", messages)]

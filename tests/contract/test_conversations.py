@@ -154,13 +154,14 @@ async def test_an_id_of_another_conversation_is_an_id_like_any_other(world: Worl
 
 async def test_an_id_that_names_a_later_turn_is_found_where_the_item_is(world: World) -> None:
     identifier = await world.begin("0")
-    crafted = item_id("msg", response_id(keys.chain_of(identifier), 2))
+    crafted = item_id("msg", response_id(keys.chain_of(identifier), 3))
     await world.conversations.append(identifier, user("1", id=crafted))
     await world.add(identifier, "2")
+    await world.add(identifier, "3")
     assert text_of(await world.conversations.item(identifier, crafted)) == "1"
-    assert await world.texts(identifier, after=crafted) == ["2"]
+    assert await world.texts(identifier, after=crafted) == ["2", "3"]
     with pytest.raises(DuplicateItem):
-        await world.conversations.append(identifier, user("3", id=crafted))
+        await world.conversations.append(identifier, user("4", id=crafted))
 
 
 async def test_many_ids_of_a_client_are_looked_up_at_once(world: World) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from hosting.state import conversation_table
 from hosting.state.conversation_row import ConversationLocked
 from hosting.storage import MemoryBlobs, MemoryTables, Meter, RawOperation, StorageUnavailable, Store
 from hosting.storage import _commit as commit_module
@@ -42,6 +43,7 @@ def tables() -> Faulty:
 @pytest.fixture
 async def world(tables: Faulty, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setattr(commit_module, "_PAUSE", 0)
+    monkeypatch.setattr(conversation_table, "_PAUSE", 0)
     store = Store(tables, MemoryBlobs())
     yield World(store)
     await store.close()

@@ -265,6 +265,33 @@ async def test_a_turn_that_is_committed_twice_is_there_once(world: World) -> Non
     assert await world.texts(identifier) == ["0", "hi", "hello", "1"]
 
 
+async def test_a_turn_is_committed_again_after_one_of_its_items_was_deleted(world: World) -> None:
+    identifier = await world.begin("0")
+    past = await world.turns.read(identifier, history=False)
+    turn = past.turn()
+    held = await world.turns.hold(past.conversation, turn.response_id, world.clock.now + 60)
+    await world.finish(held, turn, "hi", "hello")
+    items, _ = await world.conversations.items(identifier)
+    await world.conversations.delete_item(identifier, items[0]["id"])
+    await world.finish(held, turn, "hi", "hello")
+    assert await world.texts(identifier) == ["0", "hi"]
+
+
+async def test_a_turn_is_committed_again_with_the_conversation_as_it_is_by_then(world: World) -> None:
+    identifier = await world.begin("0")
+    turn = await world.say(identifier, "hi", "hello")
+    latest = await world.conversations.get(identifier)
+    assert latest is not None
+    await world.finish(latest, turn, "hi", "hello")
+    assert await world.texts(identifier) == ["0", "hi", "hello"]
+
+
+async def test_an_item_of_a_turn_with_an_id_of_foreign_make_is_found(world: World) -> None:
+    identifier = await world.begin("0")
+    await world.say(identifier, "hi", "hello", call("a", id="mine"))
+    assert (await world.conversations.item(identifier, "mine"))["call_id"] == "a"
+
+
 async def test_a_conversation_that_is_deleted_while_a_turn_runs_is_not_there_at_its_end(world: World) -> None:
     identifier = await world.begin("0")
     past = await world.turns.read(identifier, history=False)
