@@ -1,5 +1,6 @@
 # make run      set up what is missing, then run the app on http://127.0.0.1:7071 with Azurite beside it (PORT= changes it)
 # make test     set up what is missing, then run every check and test
+# make check    style, types, and what the documents promise: links, README snippets, the public API
 # make bench    storage operations, cold start and latency, as a table
 # make clean    remove what set-up made; `make run` keeps its data in .azurite until then
 PORT ?= 7071
@@ -14,12 +15,13 @@ run: setup local.settings.json
 	@exec $(BIN)/python -m devhost . --port $(PORT) --hint scripts/hint.txt $(RUN_ARGS)
 
 test: check
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --ignore=tests/quality $(PYTEST_ARGS)
 
 check: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@node_modules/.bin/pyright --pythonpath $(BIN)/python
+	@$(BIN)/python -m pytest tests/quality
 
 bench: setup
 	@$(BIN)/python -m bench

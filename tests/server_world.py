@@ -21,10 +21,11 @@ from hosting.server import Request, Response, ResponsesServer, ResponsesServerOp
 from hosting.server.foreground import _running  # pyright: ignore[reportPrivateUsage]
 from hosting.server.targets import Acceptor, Hosted
 from hosting.settings import load_settings
-from hosting.storage import AppendBlobs, BlobInfo, Chunk, MemoryAppendBlobs, StorageError, Store, memory_store
+from hosting.storage import AppendBlobs, BlobInfo, Chunk, MemoryAppendBlobs, StorageError, Store, keys, memory_store
 from hosting.streaming import StreamTuning, streams
 from hosting.tasks import _current, current_scope
 from hosting.tasks._options import TaskOptions
+from hosting.tasks.engine import Key
 from hosting.testing import TestEngine, VirtualClock
 
 __all__ = ["FINAL", "Json", "Reader", "World", "serve", "texts", "until"]
@@ -113,6 +114,13 @@ class Reader:
         await cast("AsyncGenerator[bytes]", self._body).aclose()
 
 
+class _Nobody:
+    """A driver that drives nothing."""
+
+    async def ensure(self, key: Key, activation: int, generation: int) -> None:
+        pass
+
+
 class _Cable(AppendBlobs):
     """The connection of one process to append blobs that others use too."""
 
@@ -159,9 +167,11 @@ class World:
 
     # --- processes
 
-    def boot(self) -> None:
-        """A process starts."""
+    def boot(self, *, drives: bool = True) -> None:
+        """A process starts. If not `drives`, it accepts work and runs none, as when the task hub is away."""
         self.engine = TestEngine(self.store, self.clock, TaskOptions())
+        if not drives:
+            self.engine.engine.driver = _Nobody()
         self.engine.install()
         self._cable = _Cable(self.blobs)
         streams._backings.clear()  # pyright: ignore[reportPrivateUsage]
@@ -192,6 +202,15 @@ class World:
         await self.engine.advance(timedelta(seconds=seconds))
         await self.engine.recover()
         await self.engine.settle()
+
+    async def at_rest(self, identifier: str) -> None:
+        """Wait until the task of a response that is not steered has stored its outcome: its run writes nothing after that."""
+
+        async def rests() -> bool:
+            record = await self.engine.engine.record(Key(keys.scope("development", None), identifier))
+            return record is None or record.status != "in_progress"
+
+        await until(rests)
 
     async def advance(self, seconds: float) -> None:
         """Let virtual time go by."""

@@ -4,8 +4,9 @@ import logging
 import os
 from collections.abc import Mapping
 
-from hosting.functions.agent_app import AgentApp
+from hosting.functions.app_object import AgentApp
 from hosting.functions.http import register_http
+from hosting.functions.retention import register_retention
 from hosting.functions.shutdown import Shutdown
 from hosting.functions.tasks import register_tasks
 from hosting.functions.telemetry import set_up_telemetry
@@ -62,10 +63,12 @@ def agent_app(
     shutdown.add(server.close)
     register_http(app, server)
     register_tasks(app, open_store, shutdown)
+    register_retention(app, settings, open_store, shutdown)
     streams.use_blob_replay(
         lambda: connect_append_blobs(os.environ, name=settings.storage_connection, container=settings.container),
         scope=current_scope,
         cursor_fn=lambda event: event["sequence_number"],
+        ttl_seconds=settings.stream_hours * 3600,
     )
     shutdown.add(streams.shutdown)
     shutdown.add(close_store)  # after those that still write

@@ -10,6 +10,7 @@ from agent_framework.exceptions import ContentError
 from hosting.responses.annotations import annotations_from_wire
 from hosting.responses.calls import SERVER_LABEL
 from hosting.responses.errors import InvalidRequest
+from hosting.responses.logprobs import logprobs_property
 from hosting.responses.marks import RAW_REASONING_MARK, REFUSAL_MARK
 from hosting.responses.media import guess_media_type
 from hosting.responses.tool_results import arguments_text
@@ -20,10 +21,16 @@ __all__ = [
     "from_part",
     "from_server_call",
     "from_server_result",
+    "from_text",
     "from_tool_output",
 ]
 
 type Json = dict[str, Any]
+
+
+def from_text(text: str) -> Content:
+    """A plain text."""
+    return Content.from_text(text)
 
 
 def from_part(part: Json) -> Content | None:
@@ -31,7 +38,9 @@ def from_part(part: Json) -> Content | None:
     match part["type"]:
         case "input_text" | "output_text":
             annotations: Any = annotations_from_wire(part.get("annotations") or ())
-            return Content.from_text(part["text"], annotations=annotations or None) if part["text"] else None
+            properties = logprobs_property(part.get("logprobs") or ())
+            made = Content.from_text(part["text"], annotations=annotations or None, additional_properties=properties)
+            return made if part["text"] else None
         case "refusal":
             return Content.from_text(part["refusal"], additional_properties=REFUSAL_MARK) if part["refusal"] else None
         case "input_image":

@@ -73,11 +73,14 @@ class CreateRequest:
 _FIELDS = tuple(f.name for f in fields(CreateRequest))
 
 
-def parse_create_request(body: object, *, allow_private_urls: bool = False) -> CreateRequest:
+def parse_create_request(
+    body: object, *, allow_private_urls: bool = False, input_required: bool = True
+) -> CreateRequest:
     """The request in `body`, a parsed JSON value.
 
     `model` may be absent: the server decides what the default is. `allow_private_urls` lets images and files name hosts
-    inside the app's own network (see media).
+    inside the app's own network (see media). Without `input_required` there may be no input, or nothing in it: not
+    everything that is asked about a request runs it.
 
     Raises InvalidRequest with `param` and `code` for everything that the API would refuse.
     """
@@ -88,7 +91,7 @@ def parse_create_request(body: object, *, allow_private_urls: bool = False) -> C
     store = read.boolean("store")
     previous, conversation = _continuation(read)
     return CreateRequest(
-        input_items=_input(read, bool(previous or conversation), allow_private_urls),
+        input_items=_input(read, bool(previous or conversation) or not input_required, allow_private_urls, input_required),
         model=read.string("model", max_length=256) or None,
         instructions=read.string("instructions"),
         previous_response_id=previous,
@@ -169,14 +172,14 @@ def _continuation(read: Fields) -> tuple[str | None, str | None]:
     return previous, conversation
 
 
-def _input(read: Fields, continues: bool, allow_private_urls: bool) -> tuple[Json, ...]:
+def _input(read: Fields, may_be_empty: bool, allow_private_urls: bool, required: bool) -> tuple[Json, ...]:
     value = read.value("input")
     if value is None:
-        if read.has("prompt"):
+        if read.has("prompt") or not required:
             return ()
         raise InvalidRequest.missing("input")
     items = normalize_input(value, allow_private_urls=allow_private_urls)
-    if not continues and not read.has("prompt") and not has_substance(items):
+    if not may_be_empty and not read.has("prompt") and not has_substance(items):
         # An empty input may still continue something; with nothing before it there is nothing to answer.
         raise InvalidRequest("Invalid 'input': expected a non-empty input.", param="input", code="invalid_value")
     return tuple(items)

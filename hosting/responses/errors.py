@@ -190,16 +190,14 @@ class ApiError(Exception):
         )
 
     @staticmethod
-    def conversation_locked(*, status: Literal[400, 409] = 400, param: str | None = "conversation") -> "ApiError":
-        """Another turn of the conversation is running.
+    def conversation_locked() -> "ApiError":
+        """409: another turn has the conversation (seed). Nothing was run, so SDKs may and do repeat the request by themselves.
 
-        OpenAI answers 400, and openai-agents retries exactly that; the first seed's server answers 409, which every
-        SDK retries by itself.
+        OpenAI's own API is reported to answer 400 with the same code.
         """
         message = "Another process is currently operating on this conversation. Please retry in a few seconds."
-        if status == 400:
-            return InvalidRequest(message, param=param, code="conversation_locked")
-        return ApiError(message, status=status, type=_INVALID_REQUEST, code="conversation_locked", param=param)
+        code = "conversation_locked"
+        return ApiError(message, status=409, type=_INVALID_REQUEST, code=code, param="conversation")
 
     @staticmethod
     def conflict(message: str, *, code: str, param: str | None = None, retry: bool = False) -> "ApiError":

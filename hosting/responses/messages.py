@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from hosting.responses.calls import SERVER_LABEL
+from hosting.responses.compaction import compacted_text
 from hosting.responses.errors import ApiError, InvalidRequest
 from hosting.responses.input_items import has_substance, normalize_input
 
@@ -18,9 +19,7 @@ __all__ = ["messages_from_items", "messages_from_responses_input"]
 type Json = dict[str, Any]
 
 # Nothing that a model could be told: listings, markers, programs of other services.
-_SKIPPED = frozenset(
-    {"mcp_list_tools", "additional_tools", "compaction", "compaction_trigger", "program", "program_output"}
-)
+_SKIPPED = frozenset({"mcp_list_tools", "additional_tools", "compaction_trigger", "program", "program_output"})
 _TOOL_OUTPUTS = frozenset(
     {
         "function_call_output",
@@ -104,6 +103,9 @@ def _add(grouped: _Grouping, item: Json) -> None:
         grouped.add_message(item["role"], made, item)
     elif kind in _SKIPPED:
         return
+    elif kind == "compaction":
+        if text := compacted_text(item):
+            grouped.add_message("assistant", [contents.from_text(text)], item)
     elif kind == "item_reference":
         raise ApiError.reference_not_found(item["id"])
     elif kind in _TOOL_OUTPUTS:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 from hosting.responses import CreateRequest, ResponseRenderer, messages_from_items, options_from_request
+from hosting.server.workflow_session import WorkflowSession
 from hosting.state import (
     CurrentTurn,
     Turn,
@@ -84,8 +85,10 @@ class AgentRun:
         self._added = [cast("Json", message.to_dict()) for message in messages]
 
     def _open_session(self) -> Any:
-        if self._turn.session is not None:
-            return decode_session(cast("dict[str, Any]", self._turn.session))
+        session = self._turn.session
+        # A workflow that answered before leaves a document of its own here, which is of no use to an agent.
+        if session is not None and WorkflowSession.read(session) is None:
+            return decode_session(cast("dict[str, Any]", session))
         return self._target.create_session(session_id=self._turn.response_id)
 
     def _has_content(self) -> bool:

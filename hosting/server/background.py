@@ -23,6 +23,7 @@ from hosting.state import StoredResponse, TaskRef, Turn, Turns
 from hosting.state.conversation_row import ConversationLocked, ConversationNotFound, owned
 from hosting.state.conversation_turns import ConversationPast, ConversationTurns
 from hosting.state.response_row import running_columns
+from hosting.state.retention_forks import keep_for_fork
 from hosting.storage import Insert, Operation, Replace, RowConflict, StorageError, Store, keys
 from hosting.streaming import EventStreamError, streams
 from hosting.tasks import (
@@ -106,11 +107,14 @@ class BackgroundResponses:
                     param="previous_response_id",
                 ) from None
             # A branch of an older response: it needs no place in the queue, it is a conversation of its own.
-            return await self._accept(_branched(submission))
+            branched = _branched(submission)
+            parent, fork = submission.turn.place.chain, branched.turn.place.chain
+            await keep_for_fork(self._open_store(), submission.scope, parent, fork)
+            return await self._accept(branched)
         except SteeringQueueFull:
             raise ApiError.rate_limited("Too many turns wait behind the running one.", retry_after=5) from None
         except TaskConflictError:
-            raise ApiError.conversation_locked(status=409) from None
+            raise ApiError.conversation_locked() from None
 
     async def _accept_in_turn(self, submission: Submission) -> StoredResponse:
         """Accept; again with a later place, when the conversation has gone on since it was read."""
@@ -118,13 +122,13 @@ class BackgroundResponses:
             try:
                 return await self._accept(submission)
             except ConversationLocked:
-                raise ApiError.conversation_locked(status=409) from None
+                raise ApiError.conversation_locked() from None
             except RowConflict as conflict:
                 past = submission.past
                 if past is None or conflict.row != keys.conversation_row(past.conversation.id):
                     raise
                 submission = await self._read_again(submission, past.conversation.id)
-        raise ApiError.conversation_locked(status=409)
+        raise ApiError.conversation_locked()
 
     async def _read_again(self, submission: Submission, conversation: str) -> Submission:
         turns = submission.turns
@@ -133,7 +137,7 @@ class BackgroundResponses:
         except ConversationNotFound:
             raise ApiError.conversation_not_found(conversation) from None
         if past.conversation.owners and not self._options.steerable_conversations:
-            raise ApiError.conversation_locked(status=409)
+            raise ApiError.conversation_locked()
         return replace(submission, turn=past.turn(), past=past)
 
     async def _accept(self, submission: Submission) -> StoredResponse:

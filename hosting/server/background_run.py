@@ -31,7 +31,7 @@ from hosting.server.targets import Targets
 from hosting.server.transcript import INTERRUPTED
 from hosting.server.turn_telemetry import turn_telemetry
 from hosting.state import PreviousResponseNotFound, PreviousResponseUnfinished, StoredResponse, Turn, Turns
-from hosting.state.conversation_row import ConversationNotFound, item_rows
+from hosting.state.conversation_row import ConversationLocked, ConversationNotFound, item_rows
 from hosting.state.conversation_turns import ConversationTurns
 from hosting.state.lineage import MAIN, Place, extend
 from hosting.state.response_row import TurnRecord, conversation_of, response_columns
@@ -106,9 +106,7 @@ class BackgroundRun:
                 if not await self._answer(self._stored):
                     return await self._ctx.exit_for_recovery()  # the stream stays open for the next attempt
                 break
-            except (
-                _Changed
-            ):  # before the answer began: cancelled or deleted, or an attempt before this one was still at it
+            except _Changed:  # cancelled or deleted, or an attempt before this one was still at it
                 self._stored = await self._turns.response(self._work.response_id)
         if stream is not None:
             closer = asyncio.create_task(self._close_when_stored(stream, stored.task.seq))
@@ -231,7 +229,11 @@ class BackgroundRun:
     async def _resume(self, request: CreateRequest) -> Turn:
         history = await self._targets.reads_history(self._work.model)
         if request.conversation_id is not None:
-            past = await ConversationTurns(self._store, self._scope).read(request.conversation_id, history=history)
+            turns = ConversationTurns(self._store, self._scope)
+            try:
+                past = await turns.read(request.conversation_id, history=history)
+            except ConversationLocked as error:  # others write all the time: the attempt is made again
+                raise StorageUnavailable("the conversation could not be read") from error
             return past.turn(self._work.response_id)
         return await self._turns.resume(self._work.response_id, self._work.previous, history=history)
 

@@ -41,6 +41,13 @@ class StoredChainMetadata:
         """The writes that are due. Raises TypeError or ValueError for values that are no JSON, or too large."""
         return [_row(name, values) for name, values in self._spaces.dirty().items()]
 
+    async def save(self) -> None:
+        """Write what is due now. Raises StorageError, and as `operations`."""
+        changed = self._spaces.dirty()
+        if changed:
+            await self._store.commit(self._partition, [_row(name, values) for name, values in changed.items()])
+            self._spaces.saved(changed)
+
     async def _flush(self, space: TaskMetadata) -> None:
         changed = {name: values for name, values in self._spaces.dirty().items() if name == space.name}
         if changed:

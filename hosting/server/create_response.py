@@ -37,6 +37,7 @@ from hosting.server.limits import Limits
 from hosting.server.options import ResponsesServerOptions
 from hosting.server.targets import Targets
 from hosting.server.turn_telemetry import create_span, turn_telemetry
+from hosting.server.workflow_session import check_workflow_answers
 from hosting.settings import Settings
 from hosting.state import PreviousResponseNotFound, PreviousResponseUnfinished, StoredResponse, Turn, Turns
 from hosting.state.conversation_row import ConversationLocked, ConversationNotFound
@@ -116,6 +117,7 @@ class CreateResponse:
             turn = await self._begin_after(asked, history)
         if not turn.after_unfinished:
             check_open_calls(turn.open_calls, asked.create)
+            check_workflow_answers(turn.session, asked.create)
         return asked, turn
 
     async def _begin_after(self, asked: _Asked, history: bool) -> Turn:
@@ -142,9 +144,9 @@ class CreateResponse:
         except ConversationNotFound:
             raise ApiError.conversation_not_found(identifier) from None
         except ConversationLocked:
-            raise ApiError.conversation_locked(status=409) from None
+            raise ApiError.conversation_locked() from None
         if create.store and past.conversation.owners and not self._options.steerable_conversations:
-            raise ApiError.conversation_locked(status=409)
+            raise ApiError.conversation_locked()
         if past.present:  # clients send again what the conversation has: it is there once
             items = tuple(item for item in create.input_items if item.get("id") not in past.present)
             if not items:
@@ -196,7 +198,7 @@ class CreateResponse:
         try:
             await hold.take()
         except ConversationLocked:
-            raise ApiError.conversation_locked(status=409) from None
+            raise ApiError.conversation_locked() from None
         except ConversationNotFound as error:
             raise ApiError.conversation_not_found(str(error)) from None
 

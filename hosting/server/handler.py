@@ -129,6 +129,7 @@ class _Run:
             if event is _END:
                 return await self._without_terminal(None)
             if self._context.client_cancelled:
+                await asyncio.sleep(0)  # a handler that never waits must not hold up the others for its wind-down
                 continue  # the client has been told that it is over
             try:
                 wire = transcript.accept(event)

@@ -1,11 +1,13 @@
 """The answer of a response handler: the app makes the events itself, and may be told to come to an end."""
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
 
+from hosting import telemetry
 from hosting.responses import Event, Item, new_envelope
 from hosting.server.answer import FIRST_STORED_EVENT, Emit, StopCause, TurnInput
 from hosting.server.chain_metadata_rows import StoredChainMetadata
@@ -16,8 +18,11 @@ from hosting.server.transcript import Transcript
 from hosting.state import Turn, TurnRecord, Turns
 from hosting.state.items import find_items, turn_items
 from hosting.state.lineage import places
+from hosting.storage import StorageError
 
 __all__ = ["HandlerAnswer", "chain_id"]
+
+_log = logging.getLogger(__name__)
 
 _WIND_DOWN = 10.0
 """Seconds that a handler has to end when its client has cancelled (the published server's figure)."""
@@ -83,7 +88,21 @@ class HandlerAnswer:
             self._transcript,
             checkpoint=self._given.attempt.checkpoint,
         )
-        return ending != "deferred"
+        if ending != "deferred":
+            return True
+        await self._keep_metadata()
+        return False
+
+    async def _keep_metadata(self) -> None:
+        """The handler leaves its turn to another process, in a way of its own: what it has noted goes along."""
+        if self._metadata is None:
+            return
+        try:
+            await self._metadata.save()
+        except (StorageError, TypeError, ValueError) as error:
+            _log.error(
+                "The metadata of %s could not be stored: %s", self._given.turn.response_id, telemetry.describe(error)
+            )
 
     def stop(self, cause: StopCause) -> float:
         if cause == "cancel_requested":

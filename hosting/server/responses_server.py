@@ -20,11 +20,13 @@ from hosting.server.create_response import CreateResponse
 from hosting.server.foreground import finish_running
 from hosting.server.http import ClientGone, Request, Response, json_response
 from hosting.server.limits import Limits
+from hosting.server.openapi import OpenApi
 from hosting.server.options import ResponsesServerOptions
 from hosting.server.stored_responses import StoredResponses
 from hosting.server.targets import Hosted, Targets
 from hosting.settings import Settings
 from hosting.storage import StorageUnavailable, Store
+from hosting.streaming import StreamUnavailable
 
 __all__ = ["ResponsesServer"]
 
@@ -54,6 +56,10 @@ class ResponsesServer:
         create = CreateResponse(self.targets, callers, background, limits, settings, options, open_store, keep_alive)
         stored = StoredResponses(callers, background, limits, open_store, keep_alive)
         self._closing = False
+        self._document = OpenApi(
+            lambda: [(path, method) for path, methods in self.routes.items() for method in methods],
+            secured=bool(settings.api_keys) or not settings.development,
+        )
         self._platform = ", ".join(filter(None, (_PRODUCT, options.additional_server_version)))
         self.routes: Mapping[str, Mapping[str, Endpoint]] = {
             "v1/responses": {"POST": create},
@@ -63,6 +69,7 @@ class ResponsesServer:
             **ConversationRoutes(settings, open_store, limits).routes,
             "v1/models": {"GET": self._models},
             "v1/models/{model}": {"GET": self._model_of_name},
+            "v1/openapi.json": {"GET": self._openapi},
             "readiness": {"GET": self._readiness},
         }
         """Path template (no leading slash, parameters in braces) to method to endpoint."""
@@ -116,6 +123,10 @@ class ResponsesServer:
             return json_response(fault.body(), 404)
         return json_response(_model(name))
 
+    async def _openapi(self, request: Request) -> Response:
+        self._callers.caller(request)
+        return await self._document(request)
+
     async def _readiness(self, request: Request) -> Response:
         return json_response({"status": "healthy"})
 
@@ -127,7 +138,7 @@ def _fault(error: Exception) -> ApiError:
             return error
         case NotAuthenticated():
             return (ApiError.invalid_api_key if error.presented else ApiError.missing_api_key)(error.hint)
-        case StorageUnavailable():
+        case StorageUnavailable() | StreamUnavailable():
             return ApiError.unavailable()
         case _:
             return ApiError.server_error()

@@ -13,6 +13,7 @@ from hosting.state import StoredResponse, Turns
 from hosting.storage import Store
 from hosting.streaming import streams
 from hosting.tasks import use_scope
+from hosting.tasks.engine import forget_outcome
 
 __all__ = ["StoredResponses"]
 
@@ -47,14 +48,17 @@ class StoredResponses:
     async def delete(self, request: Request) -> Response:
         """Delete the response with its items and its events."""
         turns, stored = await self._found(request)
-        identifier = stored.response["id"]
+        identifier, task = stored.response["id"], stored.task
         if stored.running:
             raise ApiError.in_flight()
+        if task is not None:
+            # Before the response itself, so that a request which fails in between can be sent again.
+            if task.stream:
+                with use_scope(turns.scope):
+                    await streams.delete(identifier)
+            await forget_outcome(turns.store, turns.scope, task.task_id, identifier, task.seq)
         if not await turns.delete(identifier):
             raise ApiError.response_not_found(identifier)
-        if stored.task is not None and stored.task.stream:
-            with use_scope(turns.scope):
-                await streams.delete(identifier)
         return json_response({"id": identifier, "object": "response", "deleted": True})
 
     async def cancel(self, request: Request) -> Response:

@@ -82,7 +82,7 @@ class Targets:
         return uses_table_history(target)
 
     async def answer(self, given: TurnInput) -> Answer:
-        """What answers this turn. Raises what the agent's factory raises."""
+        """What answers this turn. Raises what the agent's factory raises; ApiError when a workflow waits for something else."""
         if self._handler is not None:
             return HandlerAnswer(given, self._handler, self._options)
         state = self._state(given.model)
@@ -96,7 +96,10 @@ class Targets:
         # Imports agent-framework, which the workflow has done by now.
         from hosting.server.workflow_run import WorkflowRun
 
-        return RenderedAnswer(given, WorkflowRun(target, given.request, given.items, given.turns, given.turn))
+        workflow = WorkflowRun(target, given.request, given.items, given.turns, given.turn)
+        if not given.attempt.announced:
+            await workflow.prepare()  # what it can't take is still an error of the request then
+        return RenderedAnswer(given, workflow, str(getattr(target, "name", None) or given.model))
 
     def _state(self, model: str) -> Hosted | None:
         return self._only if self._only is not None else self._hosted.get(model)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from hosting.state.agent_state import AgentState, accepts_options
+from hosting.state.checkpoint_cursors import CheckpointCursors, CursorChanged
 from hosting.state.current_turn import CurrentTurn, current_turn
 from hosting.state.response_row import StoredResponse, TaskRef, TurnRecord
 from hosting.state.sessions import (
@@ -16,17 +17,21 @@ from hosting.state.turns import PreviousResponseNotFound, PreviousResponseUnfini
 from hosting.state.workflow_state import SupportsBuild, WorkflowState
 
 if TYPE_CHECKING:
+    from hosting.state.checkpoints import TableCheckpointStorage
     from hosting.state.history import TableHistoryProvider, uses_table_history
 
 __all__ = [
     "AgentState",
+    "CheckpointCursors",
     "CurrentTurn",
+    "CursorChanged",
     "PreviousResponseNotFound",
     "PreviousResponseUnfinished",
     "SessionStore",
     "StoredResponse",
     "SupportsBuild",
     "SupportsSessionStore",
+    "TableCheckpointStorage",
     "TableHistoryProvider",
     "TableSessionStore",
     "TaskRef",
@@ -41,13 +46,13 @@ __all__ = [
     "uses_table_history",
 ]
 
-_HISTORY = {"TableHistoryProvider", "uses_table_history"}
+_LAZY = {"TableCheckpointStorage": "checkpoints", "TableHistoryProvider": "history", "uses_table_history": "history"}
 
 
 def __getattr__(name: str) -> Any:
-    # The history provider is a subclass of agent-framework's: it is loaded with the agent, not with the app.
-    if name in _HISTORY:
-        from hosting.state import history
+    # Subclasses of agent-framework's own: they are loaded with the agent, not with the app.
+    if name in _LAZY:
+        from importlib import import_module
 
-        return getattr(history, name)
+        return getattr(import_module(f"hosting.state.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -28,6 +28,7 @@ from hosting.state.response_row import (
     response_columns,
     stored_response,
 )
+from hosting.state.retention_forks import keep_for_fork
 from hosting.storage import Delete, Entity, Insert, Json, Operation, Put, RowExists, RowMissing, Store, keys
 
 __all__ = ["PreviousResponseNotFound", "PreviousResponseUnfinished", "Turn", "Turns"]
@@ -73,7 +74,8 @@ class Turns:
     async def begin(
         self, previous: str | None, *, history: bool, unfinished: bool = False, session: bool = True
     ) -> Turn:
-        """Begin a turn after the response `previous`, or a new conversation. One parallel read; one more for a fork.
+        """Begin a turn after the response `previous`, or a new conversation. One parallel read; for a fork one
+        more, and a write.
 
         Without `session` it is not read: the turn is only accepted here, and `resume` reads it where the turn runs.
         With `unfinished`, `previous` may still be running: the turn gets the place behind it, and what came before it is
@@ -91,6 +93,7 @@ class Turns:
         place = past.next
         if place in past.rows or past.in_conversation:  # somebody has already continued here, or will
             place = Place(new_chain(), MAIN, place.turn)
+            await keep_for_fork(self.store, self.scope, past.next.chain, place.chain)
         return past.turn(response_id(place.chain, place.turn), place, history)
 
     async def resume(self, response: str, previous: str | None, *, history: bool) -> Turn:
@@ -123,6 +126,11 @@ class Turns:
         )
         if found is None:
             raise PreviousResponseNotFound(previous)
+        if found.fields["log"] == INLINE and found.fields["status"] == "cancelled" and not lineage_of(found):
+            # It may have been cancelled while it waited, when it was not known yet what comes before it.
+            stored = await self.response(previous)
+            if stored is not None and (behind := stored.response["previous_response_id"]) is not None:
+                return await self._read_past(behind, history, with_session)
         past = _Past(found, session, rows, Place(parsed.chain, MAIN, parsed.turn))
         missing = [s for s in past.lineage if (s.chain, s.log) != (parsed.chain, MAIN)] if history else []
         if (past.next.chain, past.next.log) != (parsed.chain, MAIN):
@@ -212,6 +220,8 @@ class Turns:
         found = await self.store.get(partition, keys.response_row(identifier), documents=())
         if found is None:
             return False
+        bucket = keys.checkpoint_bucket(identifier)  # of a workflow; first, so that a repeat finds what a failure left
+        await self.store.delete_range(partition, f"{bucket}.", f"{bucket}/")
         operations: list[Operation] = [
             Delete(keys.response_row(identifier), etag=found.etag),
             Delete(keys.session_row(identifier)),
@@ -236,7 +246,7 @@ class Turns:
         """Whether a place in a log is taken by the response `by`, or was by one that is deleted. Raises StorageError."""
         partition = self._partition(place.chain)
         found = await self.store.get(partition, keys.turn_row(place.log, place.turn), documents=())
-        return found is not None and found.fields.get("response_id", by) == by
+        return found is not None and (found.fields.get("response_id") == by or bool(found.fields.get("deleted")))
 
     async def items(self, segment: Segment, *documents: str) -> dict[Place, Entity]:
         """The rows of a stretch of a log, with the named documents."""

@@ -14,6 +14,7 @@ __all__ = [
     "chain_metadata_range",
     "chain_metadata_row",
     "chain_of",
+    "checkpoint_bucket",
     "conversation_row",
     "encode_key",
     "fork_row",
@@ -116,6 +117,11 @@ def item_row(item_id: str) -> str:
 def item_range() -> tuple[str, str]:
     """The bounds for `Store.query` of all such rows of a chain."""
     return "item.", "item/"
+
+
+def checkpoint_bucket(session_id: str) -> str:
+    """What the rows of a session's checkpoints begin with, before a dot."""
+    return f"checkpoint.{hashlib.sha256(session_id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
 def turn_row(log: str, position: int) -> str:

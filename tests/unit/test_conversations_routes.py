@@ -350,7 +350,7 @@ async def test_a_conversation_in_which_a_turn_runs_is_locked(api: Api) -> None:
     item = (await api.ok("GET", f"{path}/items"))["first_id"]
     for method, where, body in (("POST", f"{path}/items", {"items": [USER]}), ("DELETE", f"{path}/items/{item}", None)):
         status, error = await api.refused(method, where, body)
-        assert (status, error["code"], error["param"]) == (400, "conversation_locked", "conversation")
+        assert (status, error["code"], error["param"]) == (409, "conversation_locked", "conversation")
     await api.ok("POST", path, {"metadata": {"a": "1"}})
     await turns.release(held, held.holder or "")
     await api.ok("POST", f"{path}/items", {"items": [USER]})
