@@ -109,7 +109,9 @@ def _record(items: Sequence[Json]) -> Json:
     entries: list[Json] = []
     omitted = kept = 0
     calls = {item["call_id"] for item in items if item["type"].endswith("_call") and "call_id" in item}
-    outputs = {item["call_id"]: item for item in items if item["type"].endswith("_output") and item.get("call_id") in calls}
+    outputs = {
+        item["call_id"]: item for item in items if item["type"].endswith("_output") and item.get("call_id") in calls
+    }
     for item in items:
         if item["type"] == "message" and item["role"] in _KEPT_ROLES:
             kept += 1
@@ -163,7 +165,7 @@ def _plain(value: object) -> str:
         parts = [cast("Json", part) for part in cast("list[object]", value) if isinstance(part, dict)]
         if parts and all(isinstance(part.get("type"), str) for part in parts):
             return "\n".join(str(part.get("text") or part.get("logs") or f"[{part['type']}]") for part in parts)
-    return arguments_text(value)
+    return arguments_text(cast("object", value))
 
 
 def _shortened(text: str, limit: int) -> str:

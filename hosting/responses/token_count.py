@@ -77,9 +77,7 @@ def parse_input_tokens_request(body: object, *, allow_private_urls: bool = False
     return parse_create_request(body, allow_private_urls=allow_private_urls, input_required=False)
 
 
-def estimate_input_tokens(
-    request: CreateRequest | Mapping[str, Any], history: Iterable[Mapping[str, Any]] = ()
-) -> int:
+def estimate_input_tokens(request: CreateRequest | Mapping[str, Any], history: Iterable[Mapping[str, Any]] = ()) -> int:
     """The estimated tokens of a request, a parsed one or a body, and of the items that it continues.
 
     `history` are the wire items of the turns before: their inputs and outputs. An empty request has 0.

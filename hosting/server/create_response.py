@@ -16,10 +16,8 @@ from hosting.responses import (
     CreateRequest,
     check_open_calls,
     encode_event,
-    item_references,
     parse_create_request,
     parse_json_body,
-    resolve_references,
     stored_input_items,
 )
 from hosting.responses.builders import INTERNAL_METADATA
@@ -28,6 +26,7 @@ from hosting.server.answer import TurnInput
 from hosting.server.background import BackgroundResponses, Submission
 from hosting.server.caller import Callers, RequestFacts
 from hosting.server.conversation_hold import ConversationHold
+from hosting.server.effective_input import begun_after, with_referenced_items
 from hosting.server.follow import follow_response
 from hosting.server.foreground import ForegroundTurn, run_to_end, stream_events
 from hosting.server.http import SSE_HEADERS, Request, Response, json_response
@@ -39,11 +38,10 @@ from hosting.server.targets import Targets
 from hosting.server.turn_telemetry import create_span, turn_telemetry
 from hosting.server.workflow_session import check_workflow_answers
 from hosting.settings import Settings
-from hosting.state import PreviousResponseNotFound, PreviousResponseUnfinished, StoredResponse, Turn, Turns
+from hosting.state import StoredResponse, Turn, Turns
 from hosting.state.conversation_row import ConversationLocked, ConversationNotFound
 from hosting.state.conversation_turns import ConversationPast, ConversationTurns
 from hosting.state.idempotency import IdempotencyKeys
-from hosting.state.items import find_items
 from hosting.state.lineage import MAIN, Place
 from hosting.storage import Store
 from hosting.tasks.engine import Key, current_engine
@@ -96,7 +94,7 @@ class CreateResponse:
         model = self._targets.model(create.model)
         asked = _Asked(create, turns, scope, model, self._callers.facts(request, caller))
         async with self._limits.admit(caller, scope, background=create.background, stream=create.stream) as lease:
-            asked = replace(asked, create=await _with_referenced_items(turns, create))
+            asked = replace(asked, create=await with_referenced_items(turns, create))
             asked, turn = await self._begin(asked)
             claims = IdempotencyKeys(self._open_store(), scope)
             if (earlier := await earlier_response(claims, request, body, turn)) is not None:
@@ -122,19 +120,13 @@ class CreateResponse:
 
     async def _begin_after(self, asked: _Asked, history: bool) -> Turn:
         create = asked.create
-        try:
-            return await asked.turns.begin(
-                create.previous_response_id,
-                history=history,
-                unfinished=self._options.steerable_conversations and create.store,
-                session=not create.background,
-            )
-        except PreviousResponseNotFound:
-            raise ApiError.previous_response_not_found(create.previous_response_id or "") from None
-        except PreviousResponseUnfinished:
-            raise ApiError.invalid_value(
-                "previous_response_id", "The previous response is still running. Wait until it has ended."
-            ) from None
+        return await begun_after(
+            asked.turns,
+            create.previous_response_id,
+            history=history,
+            unfinished=self._options.steerable_conversations and create.store,
+            session=not create.background,
+        )
 
     async def _begin_in_conversation(self, asked: _Asked, identifier: str, history: bool) -> tuple[_Asked, Turn]:
         create, turns = asked.create, asked.turns
@@ -271,18 +263,6 @@ def _without_notes(create: CreateRequest) -> CreateRequest:
     if INTERNAL_METADATA not in create.metadata:
         return create
     return replace(create, metadata={key: value for key, value in create.metadata.items() if key != INTERNAL_METADATA})
-
-
-async def _with_referenced_items(turns: Turns, create: CreateRequest) -> CreateRequest:
-    """Put the items themselves in the place of references. Raises ApiError 400 for one that is not found."""
-    wanted = item_references(create.input_items)
-    if not wanted:
-        return create
-    found = await find_items(turns, wanted)
-    for identifier in wanted:
-        if identifier not in found:
-            raise ApiError.reference_not_found(identifier)
-    return replace(create, input_items=tuple(resolve_references(create.input_items, found)))
 
 
 async def _pieces(chunks: Sequence[bytes]) -> AsyncIterator[bytes]:

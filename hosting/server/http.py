@@ -10,7 +10,7 @@ from typing import Any
 
 from hosting.responses import ApiError
 
-__all__ = ["SSE_HEADERS", "ClientGone", "Request", "Response", "json_response"]
+__all__ = ["SSE_HEADERS", "ClientGone", "Endpoint", "Request", "Response", "json_response"]
 
 SSE_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 """Of a stream of server-sent events: no front end may keep or gather it."""
@@ -60,6 +60,10 @@ class Response:
     body: bytes | AsyncIterator[bytes] = b""
     headers: dict[str, str] = field(default_factory=dict[str, str])
     media_type: str = "application/json"
+
+
+type Endpoint = Callable[[Request], Awaitable[Response]]
+"""Answers a request; the server makes answers of what it raises."""
 
 
 def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -7,7 +7,7 @@ envelope, and no text of an exception.
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hosting import telemetry
@@ -17,8 +17,9 @@ from hosting.server.background import BackgroundResponses
 from hosting.server.caller import Callers
 from hosting.server.conversations import ConversationRoutes
 from hosting.server.create_response import CreateResponse
+from hosting.server.effective_input import EffectiveInput
 from hosting.server.foreground import finish_running
-from hosting.server.http import ClientGone, Request, Response, json_response
+from hosting.server.http import ClientGone, Endpoint, Request, Response, json_response
 from hosting.server.limits import Limits
 from hosting.server.openapi import OpenApi
 from hosting.server.options import ResponsesServerOptions
@@ -33,8 +34,6 @@ __all__ = ["ResponsesServer"]
 _log = logging.getLogger(__name__)
 
 _PRODUCT = "azure-functions-agents/1"
-
-type Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class ResponsesServer:
@@ -63,6 +62,7 @@ class ResponsesServer:
         self._platform = ", ".join(filter(None, (_PRODUCT, options.additional_server_version)))
         self.routes: Mapping[str, Mapping[str, Endpoint]] = {
             "v1/responses": {"POST": create},
+            **EffectiveInput(callers, limits, settings, open_store).routes,
             "v1/responses/{response_id}": {"GET": stored.retrieve, "DELETE": stored.delete},
             "v1/responses/{response_id}/cancel": {"POST": stored.cancel},
             "v1/responses/{response_id}/input_items": {"GET": stored.input_items},

@@ -141,3 +141,7 @@ async def test_the_endpoint_puts_the_document_together_once() -> None:
     assert documented_routes(json.loads(first.body)) == routes()
     assert len(asked) == 2  # once by the endpoint, once in the line above
     assert first.headers is not second.headers
+
+
+def test_every_description_has_a_route() -> None:
+    assert set(operations()) == served_routes()
