@@ -31,13 +31,15 @@ def schemas() -> Json:
             description="What the client wants to keep with the object.",
         ),
         "Input": {"anyOf": [{"type": "string", "minLength": 1}, items | {"minItems": 1}]},
+        # Where what came before can be the whole of it.
+        "InputOrNone": {"anyOf": [_TEXT, items, {"type": "null"}]},
         "Tool": _tool(),
         "CreateResponse": _create_response(),
-        "CountInputTokens": object_schema(_shared_fields() | {"input": nullable(ref("Input"))}),
+        "CountInputTokens": object_schema(_shared_fields() | {"input": ref("InputOrNone")}),
         "CompactResponse": object_schema(
             {
                 "model": {"type": "string", "minLength": 1, "maxLength": 256},
-                "input": nullable(ref("Input")),
+                "input": ref("InputOrNone"),
                 "previous_response_id": nullable({"type": "string", "pattern": "^resp_"}),
                 "instructions": nullable(_TEXT),
             },
