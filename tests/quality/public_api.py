@@ -25,7 +25,7 @@ __all__ = ["SNAPSHOT", "describe"]
 
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
 
-_MODULES = ("hosting.functions.agent_app", "hosting.server.invocations")
+_MODULES = ("hosting.functions.app_object", "hosting.server.invocations")
 """Modules inside packages whose names apps use, although no package lists them."""
 
 
