@@ -32,7 +32,7 @@ _ENV = {"TASKS_LEASE_SECONDS": "6"}
 
 def main() -> None:
     """Until the time is over and every turn that was begun has ended."""
-    with start_devhost(Path.cwd(), workers=2, env=_ENV, options=["--quiet", "--log-level", "critical"]) as host:
+    with start_devhost(Path.cwd(), workers=2, env=_ENV, options=["--quiet", "--log-level", "error"]) as host:
         asyncio.run(_Soak(host).go())
 
 

@@ -30,7 +30,7 @@ from hosting.server.effective_input import begun_after, with_referenced_items
 from hosting.server.follow import follow_response
 from hosting.server.foreground import ForegroundTurn, run_to_end, stream_events
 from hosting.server.http import SSE_HEADERS, Request, Response, json_response
-from hosting.server.idempotency import earlier_response
+from hosting.server.idempotency import RepeatableRequest
 from hosting.server.limit_leases import Lease
 from hosting.server.limits import Limits
 from hosting.server.options import ResponsesServerOptions
@@ -94,10 +94,12 @@ class CreateResponse:
         model = self._targets.model(create.model)
         asked = _Asked(create, turns, scope, model, self._callers.facts(request, caller))
         async with self._limits.admit(caller, scope, background=create.background, stream=create.stream) as lease:
+            repeatable = RepeatableRequest(IdempotencyKeys(self._open_store(), scope), request, body)
+            if (known := await repeatable.known()) is not None and (stored := await turns.response(known)) is not None:
+                return lease.answer(await self._replayed(asked, stored))
             asked = replace(asked, create=await with_referenced_items(turns, create))
             asked, turn = await self._begin(asked)
-            claims = IdempotencyKeys(self._open_store(), scope)
-            if (earlier := await earlier_response(claims, request, body, turn)) is not None:
+            if (earlier := await repeatable.claim(turn)) is not None:
                 response = await self._repeat(asked, turn, earlier)
             elif create.background or turn.after_unfinished:
                 response = await self._submit(asked, turn)
@@ -237,10 +239,14 @@ class CreateResponse:
         if stored is None:
             message = "The first request with this Idempotency-Key has not ended, or its response was not stored."
             raise ApiError.conflict(message, code="idempotency_key_in_use", retry=create.store)
-        if not create.stream:
+        return await self._replayed(asked, stored)
+
+    async def _replayed(self, asked: _Asked, stored: StoredResponse) -> Response:
+        """A stored response in the form that was asked for."""
+        if not asked.create.stream:
             return json_response(stored.response)
         if stored.task is not None:
-            return await follow_response(turns, stored, -1, self._keep_alive)
+            return await follow_response(asked.turns, stored, -1, self._keep_alive)
         chunks = [encode_event(event) for event in replay_events(stored.response)]
         return Response(200, _pieces([*chunks, DONE]), dict(SSE_HEADERS), "text/event-stream")
 

@@ -6,34 +6,56 @@ import time
 from hosting.responses import ApiError
 from hosting.server.http import Request
 from hosting.state import Turn
-from hosting.state.idempotency import ABANDONED, IdempotencyKeys
+from hosting.state.idempotency import ABANDONED, Claim, IdempotencyKeys
 
-__all__ = ["earlier_response"]
+__all__ = ["RepeatableRequest"]
 
 _LONGEST_KEY = 255
 
 
-async def earlier_response(claims: IdempotencyKeys, request: Request, body: bytes, turn: Turn) -> str | None:
-    """The id of the response that an earlier request with the same key made; None when this is the first one, or has no key.
+class RepeatableRequest:
+    """A request whose client may send it again under the same key. Without a key nothing here costs anything."""
 
-    Raises ApiError 400 for a malformed key, 409 for a key that was used with another body or is about to be taken over.
-    """
-    key = request.headers.get("idempotency-key", "")
-    if not key:
-        return None
-    if len(key) > _LONGEST_KEY:
-        raise ApiError.invalid_value(
-            "Idempotency-Key", f"The Idempotency-Key is longer than {_LONGEST_KEY} characters."
-        )
-    now = time.time()
-    fingerprint = hashlib.sha256(body).hexdigest()
-    claim = await claims.claim(key, fingerprint, turn.response_id, now)
-    if claim is None:
-        return None
-    if claim.fingerprint != fingerprint:
-        raise ApiError.conflict(
-            "This Idempotency-Key was used with another request body.", code="idempotency_key_reused"
-        )
-    if now - claim.claimed_at > ABANDONED.total_seconds() and await claims.take_over(key, claim, turn.response_id, now):
-        return None
-    return claim.response_id
+    def __init__(self, claims: IdempotencyKeys, request: Request, body: bytes) -> None:
+        """Raises ApiError 400 for a malformed key."""
+        self._key = request.headers.get("idempotency-key", "")
+        if len(self._key) > _LONGEST_KEY:
+            raise ApiError.invalid_value(
+                "Idempotency-Key", f"The Idempotency-Key is longer than {_LONGEST_KEY} characters."
+            )
+        self._claims = claims
+        self._fingerprint = hashlib.sha256(body).hexdigest() if self._key else ""
+
+    async def known(self) -> str | None:
+        """The id of the response that an earlier request has claimed the key for. To be asked before anything else is looked
+        at: what that request has changed must not make its repetition an error. One read.
+
+        Raises ApiError 409 for a key that was used with another body, and StorageError.
+        """
+        claim = await self._claims.find(self._key) if self._key else None
+        return self._checked(claim).response_id if claim is not None else None
+
+    async def claim(self, turn: Turn) -> str | None:
+        """Claim the key for a turn; None when it is ours, or there is no key, else the id of the response that has it.
+
+        A claim that is old and may be of a dead process is taken over; who calls this has found no response for it. Raises
+        ApiError 409, and StorageError.
+        """
+        if not self._key:
+            return None
+        now = time.time()
+        found = await self._claims.claim(self._key, self._fingerprint, turn.response_id, now)
+        if found is None:
+            return None
+        claim = self._checked(found)
+        old = now - claim.claimed_at > ABANDONED.total_seconds()
+        if old and await self._claims.take_over(self._key, claim, turn.response_id, now):
+            return None
+        return claim.response_id
+
+    def _checked(self, claim: Claim) -> Claim:
+        if claim.fingerprint != self._fingerprint:
+            raise ApiError.conflict(
+                "This Idempotency-Key was used with another request body.", code="idempotency_key_reused"
+            )
+        return claim

@@ -44,13 +44,18 @@ class IdempotencyKeys:
         try:
             await self._store.commit(partition, [Insert(row, fields, {})], token=response_id)
         except RowExists:
-            found = await self._store.get(partition, row, documents=())
-            if found is None:  # released between the two
-                return await self.claim(key, fingerprint, response_id, now)
-            values = found.fields
-            claimed_at = float(cast("float", values["claimed_at"]))
-            return Claim(str(values["response_id"]), str(values["fingerprint"]), claimed_at, found.etag)
+            # None: it has expired between the two.
+            return await self.find(key) or await self.claim(key, fingerprint, response_id, now)
         return None
+
+    async def find(self, key: str) -> Claim | None:
+        """The claim of `key`, None when there is none. One read. Raises StorageError."""
+        found = await self._store.get(*self._place(key), documents=())
+        if found is None:
+            return None
+        values = found.fields
+        claimed_at = float(cast("float", values["claimed_at"]))
+        return Claim(str(values["response_id"]), str(values["fingerprint"]), claimed_at, found.etag)
 
     async def take_over(self, key: str, abandoned: Claim, response_id: str, now: float) -> bool:
         """Take a key from an abandoned claim; False when somebody else was faster. Raises StorageError."""

@@ -258,3 +258,13 @@ async def test_a_recovered_background_turn_is_in_the_conversation_once() -> None
         assert len(await said(world, conv)) == 2
         await world.create("next", conversation=conv)
         assert len(await said(world, conv)) == 4
+
+
+async def test_a_request_that_is_sent_again_gets_its_running_turn_and_no_409(world: World) -> None:
+    conv = await conversation(world)
+    key = {"idempotency-key": "k"}
+    first = await world.create("[[slow 30 10]]", conversation=conv, background=True, headers=key)
+    again = await world.create("[[slow 30 10]]", conversation=conv, background=True, headers=key)
+    assert again["id"] == first["id"]
+    await world.ended(first["id"])
+    assert len(await said(world, conv)) == 2
