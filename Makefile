@@ -1,10 +1,14 @@
-# make run      set up what is missing, then run the app on http://127.0.0.1:7071 with Azurite beside it (PORT= changes it)
+# make run      set up what is missing, then run the app on http://127.0.0.1:7071 with Azurite beside it (PORT= changes it,
+#               APP=examples/handler runs an example)
 # make test     set up what is missing, then run every check and test
 # make check    style, types, and what the documents promise: links, README snippets, the public API
 # make bench    storage operations, cold start and latency, as a table
 # make clean    remove what set-up made; `make run` keeps its data in .azurite until then
 PORT ?= 7071
 RUN_ARGS ?=
+APP ?= .
+# An example has no settings file of its own, and its modules import ours.
+EXAMPLE = $(if $(filter-out .,$(APP)),PYTHONPATH="$(CURDIR)" AzureWebJobsStorage=UseDevelopmentStorage=true TASKS_LEASE_SECONDS=6)
 PYTEST_ARGS ?=
 BIN := .venv/bin
 
@@ -12,7 +16,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := run
 
 run: setup local.settings.json
-	@exec $(BIN)/python -m devhost . --port $(PORT) --hint scripts/hint.txt $(RUN_ARGS)
+	@$(EXAMPLE) exec $(BIN)/python -m devhost $(APP) --port $(PORT) --hint scripts/hint.txt $(RUN_ARGS)
 
 test: check
 	@$(BIN)/python -m pytest --ignore=tests/quality $(PYTEST_ARGS)

@@ -7,7 +7,7 @@ import platform
 import time
 from pathlib import Path
 
-_NAMES = ("storage", "cold_start", "requests", "streams", "tasks", "responses", "load")
+_NAMES = ("storage", "cold_start", "requests", "streams", "tasks", "responses", "helpers", "load")
 
 _LONG = ("soak",)
 """Only when asked for by name."""

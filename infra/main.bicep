@@ -64,8 +64,8 @@ param instanceMemoryMB int = 2048
 param maximumInstanceCount int = 40
 
 @minValue(1)
-@maxValue(1000)
-@description('HTTP requests, open streams included, that one instance takes at a time. modules/app.bicep says why 16.')
+@maxValue(250)
+@description('HTTP requests, open streams included, that one instance takes at a time. modules/app.bicep says why 16. More than HOSTING_MAX_RUNS_PER_TENANT (250) would make the app refuse what the platform could scale out for.')
 param httpConcurrency int = 16
 
 @minValue(0)
@@ -75,6 +75,36 @@ param alwaysReadyHttp int = 0
 @minValue(0)
 @description('Instances for durable work that are never scaled in. Billed day and night.')
 param alwaysReadyDurable int = 0
+
+// ---- what a tenant may use, and how long it is kept (docs/limits.md, docs/retention.md) ---------------------------
+
+@minValue(0)
+@maxValue(1000000)
+@description('Requests for a run that one tenant may send a minute, to each instance or with the next one to all. 0: no limit.')
+param runsPerMinute int = 0
+
+@description('Whether that number is meant for all instances together: they then count in the table.')
+param runsPerMinuteShared bool = false
+
+@minValue(0)
+@maxValue(10000)
+@description('Background runs that one tenant may have waiting or running. 0: no limit.')
+param maxUnfinishedRuns int = 0
+
+@minValue(0)
+@maxValue(36500)
+@description('Days that a chain of responses is kept after the last write to it. 0: for ever.')
+param retentionDays int = 30
+
+@minValue(0)
+@maxValue(36500)
+@description('The same for Conversation objects.')
+param conversationDays int = 30
+
+@minValue(1)
+@maxValue(8760)
+@description('Hours that the events of a response can be read again after its end.')
+param streamHours int = 24
 
 // ---- what keeps the work ------------------------------------------------------------------------------------------
 
@@ -95,13 +125,13 @@ param schedulerLocation string = ''
 @description('Redundancy of the storage account: three copies in one datacenter, or one in each of three zones.')
 param storageSku string = 'Standard_LRS'
 
-@minValue(2)
-@description('Days after the last write until the blobs of a stream are deleted. The app itself deletes them after 24 hours: this is the net under it.')
-param streamDays int = 7
+@minValue(0)
+@description('Lifecycle rule, the net under the retention timer: days after its last write until a segment of a stream is deleted. 0: no rule. hooks/preprovision.sh says how many are too few.')
+param streamDays int = 40
 
-@minValue(31)
-@description('Days without any access until a spilled value is deleted. Must be longer than the app keeps responses (30 days).')
-param payloadIdleDays int = 90
+@minValue(0)
+@description('Lifecycle rule: days without any access until a spilled value is deleted, also one of a conversation that lives. 0: no rule; the retention timer removes what nothing refers to.')
+param payloadIdleDays int = 0
 
 @minValue(0)
 @maxValue(365)
@@ -132,6 +162,9 @@ param openAiLocation string = ''
 @description('Endpoint of an Azure OpenAI account that exists. Given: none is made, and openAiModel names its deployment.')
 param openAiEndpoint string = ''
 
+@description('Who gets an e-mail when something is wrong (modules/alerts.bicep). Empty: no alerts are made.')
+param alertEmail string = ''
+
 @minValue(-1)
 @description('Cap of telemetry in GB a day; what comes after it is lost until the next day. -1: no cap.')
 param logDailyQuotaGb int = 1
@@ -161,6 +194,19 @@ var taskHub = host.extensions.durableTask.hubName
 var stateTable = 'agents'
 var stateContainer = 'agents'
 var packageContainer = 'app-package'
+
+// Settings of the app (hosting/settings.py) that have a parameter. All others have a default in the code that suits most.
+var options = {
+  HOSTING_ISOLATION: isolation
+  HOSTING_TABLE: stateTable
+  HOSTING_CONTAINER: stateContainer
+  HOSTING_RUNS_PER_MINUTE: string(runsPerMinute)
+  HOSTING_RUNS_PER_MINUTE_SHARED: runsPerMinuteShared ? 'true' : 'false'
+  HOSTING_MAX_UNFINISHED_RUNS_PER_TENANT: string(maxUnfinishedRuns)
+  HOSTING_RETENTION_DAYS: string(retentionDays)
+  HOSTING_CONVERSATION_DAYS: string(conversationDays)
+  HOSTING_STREAM_HOURS: string(streamHours)
+}
 
 resource group 'Microsoft.Resources/resourceGroups@2025-04-01' = {
   name: 'rg-${environmentName}'
@@ -276,10 +322,8 @@ module app './modules/app.bicep' = {
     insightsName: monitoring.outputs.insightsName
     storageName: storage.outputs.name
     packageContainer: packageContainer
-    stateTable: stateTable
-    stateContainer: stateContainer
     apiKeys: apiKeys
-    isolation: isolation
+    options: options
     schedulerEndpoint: useScheduler ? scheduler!.outputs.endpoint : ''
     openAiEndpoint: makeModel ? openai!.outputs.endpoint : openAiEndpoint
     openAiDeployment: openAiModel
@@ -304,6 +348,19 @@ module easyAuth './modules/easyauth.bicep' = if (!empty(easyAuthClientId)) {
     siteName: app.outputs.name
     clientId: easyAuthClientId
     keysToo: !empty(apiKeys)
+  }
+}
+
+module alerts './modules/alerts.bicep' = if (!empty(alertEmail)) {
+  name: 'alerts'
+  scope: group
+  params: {
+    name: 'alert-${token}'
+    location: location
+    tags: tags
+    email: alertEmail
+    insightsName: monitoring.outputs.insightsName
+    openTelemetry: openTelemetry
   }
 }
 

@@ -67,6 +67,7 @@ class Reader:
     def __init__(self, body: AsyncIterator[bytes]) -> None:
         self.events: list[Json] = []
         self.ids: list[str | None] = []
+        self.comments = 0
         self.done = False
         self._body = body
         self._task = asyncio.create_task(self._read())
@@ -78,6 +79,8 @@ class Reader:
             for line in lines:
                 if line.startswith("id: "):
                     identifier = line[4:]
+                elif line.startswith(":"):
+                    self.comments += 1
                 elif line == "data: [DONE]":
                     self.done = True
                 elif line.startswith("data: "):
@@ -160,6 +163,8 @@ class World:
     def __init__(self, make_server: Callable[[Callable[[], Store]], ResponsesServer], store: Store, blobs: Any) -> None:
         self.store, self.blobs, self.clock = store, blobs, VirtualClock()
         self.tuning = _TUNING
+        self.headers: dict[str, str] = {}
+        """Sent with every request."""
         self._make_server = make_server
         self.server: ResponsesServer
         self.engine: TestEngine
@@ -233,7 +238,7 @@ class World:
             return json.dumps({"input": input, **body}).encode()
 
         extra: dict[str, Any] = {} if disconnected is None else {"disconnected": disconnected}
-        request = Request("POST", "/v1/responses", headers or {}, query or {}, read=read, **extra)
+        request = Request("POST", "/v1/responses", {**self.headers, **(headers or {})}, query or {}, read=read, **extra)
         return await self.server.handle("v1/responses", request)
 
     async def create(self, input: Any = "hi", *, status: int = 200, **given: Any) -> Json:
@@ -248,14 +253,18 @@ class World:
         """GET the response."""
         return parsed(await self._of(identifier), status)
 
-    async def follow(self, identifier: str, after: int | None = None) -> Reader:
+    async def follow(
+        self, identifier: str, after: int | None = None, headers: Mapping[str, str] | None = None
+    ) -> Reader:
         """GET its events."""
-        return reader(await self.followed(identifier, after))
+        return reader(await self.followed(identifier, after, headers))
 
-    async def followed(self, identifier: str, after: int | None = None) -> Response:
+    async def followed(
+        self, identifier: str, after: int | None = None, headers: Mapping[str, str] | None = None
+    ) -> Response:
         """The same before anybody reads it."""
         query = {"stream": ["true"]} | ({} if after is None else {"starting_after": [str(after)]})
-        return await self._of(identifier, query=query)
+        return await self._of(identifier, query=query, headers=headers)
 
     async def cancel(self, identifier: str, *, status: int = 200) -> Json:
         """POST its cancel."""
@@ -264,8 +273,18 @@ class World:
     async def delete(self, identifier: str, *, status: int = 200) -> Json:
         return parsed(await self._of(identifier, "DELETE"), status)
 
-    async def input_items(self, identifier: str) -> list[Json]:
-        return parsed(await self._of(identifier, tail="/input_items", query={"limit": ["100"]}))["data"]
+    async def input_items(self, identifier: str, *, status: int = 200, **query: str) -> Json:
+        given = {name: [value] for name, value in query.items()}
+        return parsed(await self._of(identifier, tail="/input_items", query=given), status)
+
+    async def conversation(self) -> str:
+        """The id of a new conversation."""
+
+        async def read(limit: int) -> bytes:
+            return b"{}"
+
+        request = Request("POST", "/v1/conversations", self.headers, read=read)
+        return parsed(await self.server.handle("v1/conversations", request))["id"]
 
     async def ended(self, identifier: str) -> Json:
         """Wait until the response is final; what GET then says."""
@@ -282,9 +301,11 @@ class World:
         method: str = "GET",
         tail: str = "",
         query: Mapping[str, Sequence[str]] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Response:
         path = f"/v1/responses/{identifier}{tail}"
-        request = Request(method, path, query=query or {}, path_params={"response_id": identifier})
+        sent = {**self.headers, **(headers or {})}
+        request = Request(method, path, sent, query or {}, path_params={"response_id": identifier})
         return await self.server.handle(f"v1/responses/{{response_id}}{tail}", request)
 
 

@@ -70,7 +70,7 @@ def agent_app(
         cursor_fn=lambda event: event["sequence_number"],
         ttl_seconds=settings.stream_hours * 3600,
     )
-    shutdown.add(streams.shutdown)
-    shutdown.add(close_store)  # after those that still write
-    shutdown.add(flush_telemetry)
+    shutdown.add(streams.shutdown, last=True)
+    shutdown.add(close_store, last=True)
+    shutdown.add(flush_telemetry, last=True)
     return app

@@ -47,7 +47,7 @@ def register_retention(
         if blobs is not None:
             await blobs.close()
 
-    shutdown.add(close)
+    shutdown.add(close, last=True)
     app.function_name(TIMER)(app.timer_trigger(arg_name="timer", schedule=settings.retention_schedule)(retention))
 
 

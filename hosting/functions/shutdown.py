@@ -22,16 +22,19 @@ type Hook = Callable[[], Awaitable[None]]
 
 
 class Shutdown:
-    """Runs hooks, in the order they were added, once, when SIGTERM arrives."""
+    """Runs hooks, once, when SIGTERM arrives: all at the same time, because the time may be short, then the last ones in their
+    order."""
 
     def __init__(self) -> None:
         self._hooks: list[Hook] = []
+        self._last: list[Hook] = []
         self._installed = False
         self._running: asyncio.Task[None] | None = None
 
-    def add(self, hook: Hook) -> None:
-        """Have `hook` called. What it raises is logged; the next one runs all the same."""
-        self._hooks.append(hook)
+    def add(self, hook: Hook, *, last: bool = False) -> None:
+        """Have `hook` called; a `last` one when all others have ended, which may still use what it closes. What it raises is
+        logged, and the others run all the same."""
+        (self._last if last else self._hooks).append(hook)
 
     def install(self) -> None:
         """Listen for SIGTERM from now on. Call it inside the event loop of the app; further calls do nothing.
@@ -56,11 +59,16 @@ class Shutdown:
             self._running = asyncio.create_task(self._run(end_process), name="shutdown")
 
     async def _run(self, end_process: bool) -> None:
-        for hook in self._hooks:
-            try:
-                await hook()
-            except Exception as error:
-                _log.error("A shutdown hook failed: %s", telemetry.describe(error))
+        await asyncio.gather(*map(_call, self._hooks))
+        for hook in self._last:
+            await _call(hook)
         if end_process:  # without our handler the signal would have ended the process at once
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.raise_signal(signal.SIGTERM)
+
+
+async def _call(hook: Hook) -> None:
+    try:
+        await hook()
+    except Exception as error:
+        _log.error("A shutdown hook failed: %s", telemetry.describe(error))

@@ -28,7 +28,7 @@ from hosting.responses.helpers import (
 )
 from hosting.responses.input_items import item_references, normalize_input, resolve_references, with_ids
 from hosting.responses.json_body import parse_json_body
-from hosting.responses.known_calls import KnownCall, known_calls
+from hosting.responses.known_calls import KnownCall, known_calls, known_calls_of_session
 from hosting.responses.messages import messages_from_items, messages_from_responses_input
 from hosting.responses.output import Event, Item
 from hosting.responses.renderer import ResponseRenderer
@@ -68,6 +68,7 @@ __all__ = [
     "executable_tools",
     "item_references",
     "known_calls",
+    "known_calls_of_session",
     "messages_from_items",
     "messages_from_responses_input",
     "new_envelope",

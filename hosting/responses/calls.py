@@ -9,7 +9,8 @@ server executes itself therefore never shows as one:
   functions named in `server_tools` are known from the start and show live;
 - the agent asks for approval: `mcp_approval_request`, and the call itself is not shown;
 - the run ends, or marks the call as waiting for its user: `function_call`. But when the run stopped for other calls or
-  for approvals, what is left is the agent's own to execute in the next run, and is not shown.
+  for approvals, what is left is the agent's own to execute in the next run, and is not shown. That run has the result
+  only: the call is then one of the `known_calls` of the conversation.
 
 `ServerCalls` changes how the second kind is shown.
 """
@@ -18,6 +19,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import uuid4
 
+from hosting.responses.known_calls import KnownCall
 from hosting.responses.output import Item, Output
 from hosting.responses.tool_results import FAILED, arguments_text, output_parts, output_text
 from hosting.responses.well_formed import well_formed
@@ -45,6 +47,7 @@ class Call:
         "_index",
         "_mapping",
         "_output",
+        "_place",
         "approval_request_id",
         "call_id",
         "closed",
@@ -63,6 +66,7 @@ class Call:
         self._chunks: list[str] = []
         self._mapping: dict[str, Any] | None = None
         self._index = -1
+        self._place: dict[str, Any] = {}
         self.call_id = call_id
         self.occurrence = occurrence
         self.name = name
@@ -107,8 +111,9 @@ class Call:
         self.kind = kind
         self.id = self._output.new_id("fc" if kind == "function_call" else "mcp")
         self._index = self._output.add(self._item("in_progress", ""))
+        self._place = {"item_id": self.id, "output_index": self._index}
         if kind == "mcp_call":
-            self._output.emit("response.mcp_call.in_progress", item_id=self.id, output_index=self._index)
+            self._output.emit("response.mcp_call.in_progress", **self._place)
         self._delta("".join(self._chunks))
 
     def close(self, status: str, *, output: str | None = None, error: str | None = None) -> None:
@@ -123,9 +128,8 @@ class Call:
         if not arguments:  # clients parse the arguments as JSON
             arguments = "{}"
             self._delta(arguments)
-        place = {"item_id": self.id, "output_index": self._index}
-        named = {"name": self.name} if self.kind == "function_call" else {}
-        self._output.emit(f"{_EVENTS[self.kind]}.done", **place, arguments=arguments, **named)
+        named = {"name": self.name or "tool"} if self.kind == "function_call" else {}
+        self._output.emit(f"{_EVENTS[self.kind]}.done", **self._place, arguments=arguments, **named)
         item = self._item(status, arguments)
         if self.kind == "mcp_call":
             if error is not None:
@@ -133,20 +137,21 @@ class Call:
                 item["error"] = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": error}]}
             item["output"] = output
             if item["status"] in ("completed", "failed"):
-                self._output.emit(f"response.mcp_call.{item['status']}", **place)
+                self._output.emit(f"response.mcp_call.{item['status']}", **self._place)
         self._output.done(self._index, item)
 
     def _delta(self, text: str) -> None:
         if text and self.kind is not None:
-            self._output.emit(f"{_EVENTS[self.kind]}.delta", item_id=self.id, output_index=self._index, delta=text)
+            self._output.emit_at(f"{_EVENTS[self.kind]}.delta", self._place, {"delta": text})
 
     def _item(self, status: str, arguments: str) -> Item:
         item: Item = {"id": self.id, "type": self.kind, "status": status}
+        name = self.name or "tool"
         if self.kind == "function_call":
-            return item | {"call_id": self.call_id, "name": self.name, "arguments": arguments}
+            return item | {"call_id": self.call_id, "name": name, "arguments": arguments}
         return item | {
             "server_label": self.label,
-            "name": self.name,
+            "name": name,
             "arguments": arguments,
             "approval_request_id": self.approval_request_id,
             "output": None,
@@ -162,13 +167,22 @@ class Calls:
     ) -> None:
         self._output = output
         self._client_tools = client_tools
-        self._server_tools = server_tools
+        self._server_tools = frozenset(server_tools)
+        self._known: dict[str, KnownCall] = {}
         self._show = show
         self._calls: list[Call] = []
         self._by_occurrence: dict[str, Call] = {}
         self._by_call_id: dict[str, Call] = {}
         self._approvals: set[str] = set()
         self._tail: Call | None = None
+
+    def add_server_tools(self, names: Collection[str]) -> None:
+        """More functions that the agent executes without asking."""
+        self._server_tools |= frozenset(names)
+
+    def remember(self, known: Mapping[str, KnownCall]) -> None:
+        """Calls of earlier runs that this one may execute."""
+        self._known |= known
 
     def other_content(self) -> None:
         """Something else than a call came: a fragment without any id can't belong to the last call any more."""
@@ -230,7 +244,7 @@ class Calls:
         occurrence, call_id = content.id or None, content.call_id or None
         call = self._by_occurrence.get(occurrence or "") or self._by_call_id.get(call_id or "")
         if call is None or (call.settled and call.occurrence != occurrence):
-            call = self._new(content, "tool", -1)
+            call = self._earlier(content)
         if call.settled:
             return
         call.settled = True
@@ -278,10 +292,18 @@ class Calls:
         paused = bool(self._approvals) or any(call.kind == "function_call" and not call.settled for call in self._calls)
         for call in self._calls:
             if completed and not paused and call.kind is None and not (call.server or call.settled):
-                call.name = call.name or "tool"
                 call.open("function_call")
             executing = call.kind == "mcp_call" and call.label == SERVER_LABEL
             call.close("completed" if completed and not executing else "incomplete")
+
+    def _earlier(self, content: "Content") -> Call:
+        """The call of an earlier run whose result this is. One that nobody remembers has no name."""
+        known = self._known.get(content.id or "") or self._known.get(content.call_id or "") or KnownCall("tool")
+        call = self._new(content, known.name, -1)
+        call.add(known.arguments)
+        call.label = known.server_name or SERVER_LABEL
+        call.approval_request_id = known.approval_request_id
+        return call
 
     def _new(self, content: "Content", name: str, scope: int) -> Call:
         call_id = content.call_id or f"call_{uuid4().hex}"

@@ -91,7 +91,9 @@ def parse_create_request(
     store = read.boolean("store")
     previous, conversation = _continuation(read)
     return CreateRequest(
-        input_items=_input(read, bool(previous or conversation) or not input_required, allow_private_urls, input_required),
+        input_items=_input(
+            read, bool(previous or conversation) or not input_required, allow_private_urls, input_required
+        ),
         model=read.string("model", max_length=256) or None,
         instructions=read.string("instructions"),
         previous_response_id=previous,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hosting.responses.create_request import CreateRequest
+from hosting.responses.well_formed import well_formed
 
 __all__ = ["ENVELOPE_KEYS", "failure", "new_envelope"]
 
@@ -102,7 +103,7 @@ def failure(code: str, message: str, *, param: str | None = None) -> Json:
     kind = {"server_error": "server_error", "rate_limit_exceeded": "rate_limit_error"}.get(
         known, "invalid_request_error"
     )
-    return {"code": known, "message": message, "type": kind, "param": param}
+    return {"code": known, "message": well_formed(message), "type": kind, "param": param}
 
 
 def _or[T](value: T | None, default: T) -> T:

@@ -4,7 +4,8 @@ They neither authenticate nor authorize. An id that they return is a candidate: 
 """
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncIterable, Collection, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from hosting.ids import conversation_id as new_conversation_id
@@ -12,17 +13,17 @@ from hosting.ids import response_id as new_response_id
 from hosting.responses.calls import ServerCalls
 from hosting.responses.create_request import CreateRequest, parse_create_request
 from hosting.responses.errors import InvalidRequest
+from hosting.responses.known_calls import KnownCall
 from hosting.responses.messages import messages_from_items, messages_from_responses_input
 from hosting.responses.renderer import ResponseRenderer
+from hosting.responses.response_events import ResponseEvents
 from hosting.responses.run_options import options_from_request
-from hosting.responses.sse import encode_event
 
 if TYPE_CHECKING:
     from agent_framework import Message
 
 __all__ = [
     "AgentRunArgs",
-    "ResponseEvents",
     "create_conversation_id",
     "create_response_id",
     "messages_from_responses_input",
@@ -67,8 +68,6 @@ def responses_to_run(body: object) -> AgentRunArgs:
     responses_continuation(body)
     # Ids are only candidates here, whatever their form; the server checks the form too.
     fields = {name: value for name, value in cast("Json", body).items() if name not in _CONTINUATION}
-    if fields.get("input") is not None:
-        messages_from_responses_input(fields["input"])
     request = parse_create_request(fields)
     return {
         "messages": messages_from_items(request.input_items),
@@ -115,18 +114,23 @@ def responses_from_run(
     session_id: str | None = None,
     conversation_id: str | None = None,
     request: CreateRequest | Mapping[str, Any] | None = None,
+    server_tools: Collection[str] = (),
     server_calls: ServerCalls = "mcp_call",
+    known_calls: Mapping[str, KnownCall] | None = None,
+    created_at: int | None = None,
 ) -> Json:
     """The Response object of a finished run: an AgentResponse, a workflow's result, messages, or a text.
 
-    `session_id` is what the run continued: a `conv_` id shows as the conversation, any other as the previous response.
+    `session_id` is what the run continued: a `conv_` id shows as the conversation, a `resp_` id as the previous response.
     With `request`, a body or a parsed one, its fields are echoed and calls of its tools are the client's to answer.
+    `server_tools`, `server_calls` and `known_calls` tell the app's own tool calls from these (see ResponseRenderer).
+    `created_at` in seconds since 1970; when the result says it, if at all, else now.
+
+    Ids are new each time: render a run once, store the object, and answer later requests with it.
     """
-    renderer = _renderer(response_id, session_id, conversation_id, request, server_calls)
-    renderer.start()
-    renderer.feed_result(result)
-    renderer.finish(result)
-    return renderer.response
+    renderer = _renderer(response_id, session_id, conversation_id, request, server_tools, server_calls, known_calls)
+    renderer.response["created_at"] = _created_at(result) if created_at is None else created_at
+    return render_result(result, renderer)
 
 
 def render_result(result: object, renderer: ResponseRenderer) -> Json:
@@ -144,74 +148,19 @@ def responses_from_streaming_run(
     session_id: str | None = None,
     conversation_id: str | None = None,
     request: CreateRequest | Mapping[str, Any] | None = None,
+    server_tools: Collection[str] = (),
     server_calls: ServerCalls = "mcp_call",
-) -> "ResponseEvents":
+    known_calls: Mapping[str, KnownCall] | None = None,
+    with_id: bool = False,
+) -> ResponseEvents:
     """Server-sent events of a run, as strings: `async for frame in responses_from_streaming_run(...)`.
 
-    The arguments are those of responses_from_run. The result also tells how the run ended: look at `failed` before you
-    store the session.
+    The arguments are those of responses_from_run; `with_id` adds `id:` lines, for clients that resume by Last-Event-ID.
+    The result also tells how the run ended: look at `failed` before you store the session. For connections that may be
+    silent for long, see with_keep_alive.
     """
-    return ResponseEvents(stream, _renderer(response_id, session_id, conversation_id, request, server_calls))
-
-
-class ResponseEvents(AsyncIterator[str]):
-    """The frames of a streamed response, to be iterated once.
-
-    A failure of the run ends the stream with `response.failed` and a fixed sentence; the exception is kept in `error`
-    for the caller to log. The run's stream is closed in every case, also when the consumer goes away early (call
-    `aclose`, or let the web framework do it).
-    """
-
-    def __init__(self, stream: AsyncIterable[Any], renderer: ResponseRenderer) -> None:
-        self._renderer = renderer
-        self._stream = stream
-        self._frames = self._render(stream)
-        self._finished = False
-        self.error: Exception | None = None
-        """What the run raised, None when it ended well."""
-
-    @property
-    def response(self) -> Json:
-        """The Response object, final once the iteration is over."""
-        return self._renderer.response
-
-    @property
-    def failed(self) -> bool:
-        """Whether the turn must not be kept as a success: it failed, or was never read to its end."""
-        return not self._finished or self.response["status"] not in ("completed", "incomplete")
-
-    async def __anext__(self) -> str:
-        return await self._frames.__anext__()
-
-    async def aclose(self) -> None:
-        """Stop the run and close its stream."""
-        await self._frames.aclose()
-        await self._close_stream()  # a generator that never began does not reach its `finally`
-
-    async def _render(self, stream: AsyncIterable[Any]) -> AsyncGenerator[str]:
-        renderer = self._renderer
-        try:
-            for event in renderer.start():
-                yield encode_event(event).decode()
-            try:
-                async for update in stream:
-                    for event in renderer.feed(update):
-                        yield encode_event(event).decode()
-                final: Any = getattr(stream, "get_final_response", None)
-                closing = renderer.finish(await final() if final is not None else None)
-            except Exception as error:  # GeneratorExit and CancelledError pass: nobody is there to read a failure
-                self.error = error
-                closing = renderer.fail()
-            for event in [*closing, renderer.terminal()]:
-                self._finished = event["type"].removeprefix("response.") in ("completed", "incomplete", "failed")
-                yield encode_event(event).decode()
-        finally:
-            await self._close_stream()
-
-    async def _close_stream(self) -> None:
-        close: Any = getattr(self._stream, "close", None) or getattr(self._stream, "aclose", None)
-        if close is not None:
-            await close()
+    renderer = _renderer(response_id, session_id, conversation_id, request, server_tools, server_calls, known_calls)
+    return ResponseEvents(stream, renderer, with_id=with_id)
 
 
 def _renderer(
@@ -219,7 +168,9 @@ def _renderer(
     session_id: str | None,
     conversation_id: str | None,
     request: CreateRequest | Mapping[str, Any] | None,
+    server_tools: Collection[str],
     server_calls: ServerCalls,
+    known_calls: Mapping[str, KnownCall] | None,
 ) -> ResponseRenderer:
     if request is None:
         request = CreateRequest()
@@ -233,12 +184,24 @@ def _renderer(
         model=request.model or "agent",
         created_at=int(time.time()),
         conversation_id=conversation_id,
-        follow_model=True,
+        server_tools=server_tools,
         server_calls=server_calls,
+        known_calls=known_calls,
+        follow_model=True,
     )
     if session_id is not None and session_id.startswith("resp_"):
         renderer.response["previous_response_id"] = session_id
     return renderer
+
+
+def _created_at(result: object) -> int:
+    """When the run began, as agent-framework notes it: ISO 8601, UTC when it has no zone."""
+    said: object = getattr(result, "created_at", None)
+    try:
+        moment = datetime.fromisoformat(cast("str", said))
+        return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
+    except (TypeError, ValueError, OverflowError):
+        return int(time.time())
 
 
 def _identifier(fields: Mapping[str, object], name: str) -> str | None:

@@ -69,6 +69,7 @@ class HostedItems:
         self._output = output
         self._open: dict[tuple[str, str], _Hosted] = {}
         self._last_shell_call = ""
+        self._last_computer_call = ""
         self._shell_ids: set[tuple[str, str]] = set()
 
     def continues(self, content: "Content") -> bool:
@@ -189,8 +190,9 @@ class HostedItems:
 
     def _computer_call(self, content: "Content") -> None:
         item: Item = {"id": self._output.new_id("cu"), "type": "computer_call", "status": "completed"}
+        self._last_computer_call = content.call_id or f"call_{uuid4().hex}"
         item |= {
-            "call_id": content.call_id or f"call_{uuid4().hex}",
+            "call_id": self._last_computer_call,
             "actions": list(content.actions or ()),
             "pending_safety_checks": list(content.pending_safety_checks or ()),
         }
@@ -202,15 +204,20 @@ class HostedItems:
             screenshot["image_url"] = content.screenshot.uri
         elif content.screenshot is not None and content.screenshot.file_id:
             screenshot["file_id"] = content.screenshot.file_id
+        call_id = content.call_id or self._last_computer_call
+        if not call_id:
+            return  # the output of no call: no client could send it back
         item: Item = {"id": self._output.new_id("cuo"), "type": "computer_call_output", "status": "completed"}
-        item |= {"call_id": content.call_id or "", "output": screenshot}
+        item |= {"call_id": call_id, "output": screenshot}
         if content.acknowledged_safety_checks:
             item["acknowledged_safety_checks"] = list(content.acknowledged_safety_checks)
         self._output.whole(item)
 
     def _approval_response(self, content: "Content") -> None:
+        if not content.id:
+            return
         item: Item = {"id": self._output.new_id("mcpa"), "type": "mcp_approval_response"}
-        self._output.whole(item | {"approval_request_id": content.id or "", "approve": content.approved is True})
+        self._output.whole(item | {"approval_request_id": content.id, "approve": content.approved is True})
 
     def _get(self, kind: str, prefix: str, identifier: str | None, *, begins: bool = False, **fields: Any) -> _Hosted:
         key = (kind, identifier or "")

@@ -4,9 +4,9 @@ The later run brings only the result, so what the call was has to come from what
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-__all__ = ["KnownCall", "known_calls"]
+__all__ = ["KnownCall", "known_calls", "known_calls_of_session"]
 
 
 class KnownCall(NamedTuple):
@@ -34,9 +34,21 @@ def known_calls(history: Iterable[object]) -> dict[str, KnownCall]:
             found[_text(entry, "id")] = call
             continue
         contents: Any = _get(entry, "contents")
-        for content in contents if isinstance(contents, (list, tuple)) else [entry]:
+        for content in cast("list[object]", contents) if isinstance(contents, (list, tuple)) else [entry]:
             _content(content, found)
     return found
+
+
+def known_calls_of_session(state: Mapping[str, object]) -> dict[str, KnownCall]:
+    """The same out of the state of an AgentSession, where providers keep messages and requests for approval in lists."""
+    lists = [
+        cast("list[object]", value)
+        for kept in state.values()
+        if isinstance(kept, Mapping)
+        for value in cast("Mapping[str, object]", kept).values()
+        if isinstance(value, list)
+    ]
+    return known_calls(entry for listed in lists for entry in listed)
 
 
 def _content(content: object, found: dict[str, KnownCall]) -> None:
@@ -72,4 +84,4 @@ def _text(entry: object, name: str) -> str:
 
 
 def _get(entry: Any, name: str) -> Any:
-    return entry.get(name) if isinstance(entry, Mapping) else getattr(entry, name, None)
+    return cast("Mapping[str, Any]", entry).get(name) if isinstance(entry, Mapping) else getattr(entry, name, None)

@@ -24,10 +24,10 @@ def logprobs_to_wire(properties: object) -> list[Json]:
     """
     if not isinstance(properties, Mapping):
         return []
-    found = _found(cast("Mapping[str, Any]", properties))
+    found: object = _found(cast("Mapping[str, Any]", properties))
     if not isinstance(found, list):
         found = _field(found, "content")
-    return _entries(found, top=True)
+    return _entries(cast("object", found), top=True)
 
 
 def logprobs_property(logprobs: Iterable[Json]) -> Json:

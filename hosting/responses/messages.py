@@ -10,6 +10,7 @@ from hosting.responses.calls import SERVER_LABEL
 from hosting.responses.compaction import compacted_text
 from hosting.responses.errors import ApiError, InvalidRequest
 from hosting.responses.input_items import has_substance, normalize_input
+from hosting.responses.json_body import check_depth
 
 if TYPE_CHECKING:
     from agent_framework import Content, Message
@@ -41,6 +42,7 @@ def messages_from_responses_input(value: object, *, allow_private_urls: bool = F
     """
     if value is None:
         raise InvalidRequest("Missing required parameter: 'input'. Expected a non-empty input.", param="input")
+    check_depth(value)
     items = normalize_input(value, allow_private_urls=allow_private_urls)
     if not has_substance(items):
         raise InvalidRequest("Invalid 'input': expected a non-empty input.", param="input", code="invalid_value")

@@ -1,8 +1,10 @@
 """The output of one response while it grows: numbers for its events, indexes and ids for its items."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from hosting.ids import item_id
+from hosting.responses.well_formed import well_formed_json
 
 __all__ = ["Event", "Item", "Output"]
 
@@ -32,6 +34,18 @@ class Output:
         self._events.append({"type": event_type, "sequence_number": self.next_sequence_number, **fields})
         self.next_sequence_number += 1
 
+    def emit_at(self, event_type: str, place: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+        """The same with fields in two parts, the first of which is kept by the caller: deltas come by the thousand."""
+        number = self.next_sequence_number
+        self._events.append({"type": event_type, "sequence_number": number, **place, **fields})
+        self.next_sequence_number = number + 1
+
+    def next_number(self) -> int:
+        """The number of an event that the caller renders itself."""
+        number = self.next_sequence_number
+        self.next_sequence_number = number + 1
+        return number
+
     def take(self) -> list[Event]:
         """The events since the last call."""
         events, self._events = self._events, []
@@ -43,13 +57,15 @@ class Output:
 
     def add(self, item: Item) -> int:
         """Announce an item that begins; its index in the output."""
+        item = well_formed_json(item)
         index = self._first_index + len(self._items)
         self._items.append(None)
         self.emit("response.output_item.added", output_index=index, item=item)
         return index
 
     def done(self, index: int, item: Item) -> None:
-        """Announce that the item at `index` is complete."""
+        """Announce that the item at `index` is complete. It is copied as JSON: what a client can't read fails no run."""
+        item = well_formed_json(item)
         self._items[index - self._first_index] = item
         self.emit("response.output_item.done", output_index=index, item=item)
 

@@ -8,7 +8,7 @@ response before it lets anybody see that it is complete.
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hosting.responses.annotations import annotations_to_wire
@@ -16,14 +16,19 @@ from hosting.responses.calls import Call, Calls, ServerCalls
 from hosting.responses.create_request import CreateRequest
 from hosting.responses.envelope import failure, new_envelope
 from hosting.responses.hosted_items import HostedItems
+from hosting.responses.known_calls import KnownCall
+from hosting.responses.logprobs import logprobs_to_wire
 from hosting.responses.marks import is_refusal, raw_reasoning
+from hosting.responses.message_scope import MessageScope
 from hosting.responses.output import Event, Item, Output
+from hosting.responses.sse import event_frame
 from hosting.responses.text_items import (
     OUTPUT_TEXT,
     REASONING_TEXT,
     REFUSAL,
     SUMMARY_TEXT,
     OpenMessage,
+    OpenPart,
     OpenReasoning,
     PartKind,
 )
@@ -63,6 +68,7 @@ class ResponseRenderer:
         conversation_id: str | None = None,
         server_tools: Collection[str] = (),
         server_calls: ServerCalls = "mcp_call",
+        known_calls: Mapping[str, KnownCall] | None = None,
         follow_model: bool = False,
         first_sequence_number: int = 0,
         first_output_index: int = 0,
@@ -72,7 +78,8 @@ class ResponseRenderer:
         last number and its last output index: strict clients refuse an index that comes twice.
 
         `server_tools` names functions that the agent executes itself without asking: calls of these show while they
-        run (see calls). With `follow_model` the response carries the model that the run reports instead of `model`.
+        run and are never the client's (see calls). `known_calls`: see `remember`. With `follow_model` the response
+        carries the model that the run reports instead of `model`.
         """
         self.response = new_envelope(
             request,
@@ -84,6 +91,7 @@ class ResponseRenderer:
         )
         self._output = Output(response_id, first_sequence_number, first_output_index)
         self._calls = Calls(self._output, request.client_tools, server_tools, server_calls)
+        self._calls.remember(known_calls or {})
         self._hosted = HostedItems(self._output)
         self._usage = UsageCounter()
         self._clock = clock
@@ -93,13 +101,7 @@ class ResponseRenderer:
         self._reasoning: OpenReasoning | None = None
         self._reasoning_ids: set[str] = set()
         self._reasoning_run: str | None = None
-        # The agent's message that is being rendered: its number, what tells it from the next one, where its items begin.
-        self._scope = 0
-        self._scope_id: str | None = None
-        self._scope_author: str | None = None
-        self._scope_role: str | None = None
-        self._scope_start = 0
-        self._scope_is_empty = False
+        self._scope = MessageScope()
         self._finish_reason: str | None = None
         self._error: Json | None = None
 
@@ -119,11 +121,31 @@ class ResponseRenderer:
         self._lifecycle("in_progress")
         return self._output.take()
 
+    def add_server_tools(self, names: Collection[str]) -> None:
+        """More `server_tools`, for a server that has its agent only now. See agent_tools.executable_tools."""
+        self._calls.add_server_tools(names)
+
+    def remember(self, known: Mapping[str, KnownCall]) -> None:
+        """What calls were that earlier runs of the conversation left to this one (see known_calls).
+
+        Without it the result of such a call shows under the name "tool", without arguments.
+        """
+        self._calls.remember(known)
+
     def feed(self, update: object) -> list[Event]:
         """Take in an update of a stream: an AgentResponseUpdate, or an event of a workflow."""
-        for piece in pieces_of(update):
-            self._piece(piece)
+        if (part := self._open_text()) and (text := self._plain_text(update)):
+            part.add(text)
+        else:
+            for piece in pieces_of(update):
+                self._piece(piece)
         return self._output.take()
+
+    def feed_frames(self, update: object) -> list[str]:
+        """`feed` with the events as server-sent frames: cheaper, where nobody else looks at the events."""
+        if (part := self._open_text()) and (text := self._plain_text(update)):
+            return [part.frame(text)]
+        return [event_frame(event) for event in self.feed(update)]
 
     def feed_result(self, result: object) -> list[Event]:
         """Take in a result that came in one piece: an AgentResponse, a workflow's result, a message, a text."""
@@ -135,7 +157,7 @@ class ResponseRenderer:
         The response becomes completed; incomplete, when the model was cut off or the run left a continuation token; or
         failed, when the agent produced error content.
         """
-        if not len(self._output) and self._scope == 0 and result is not None:
+        if not len(self._output) and self._scope.number == 0 and result is not None:
             for piece in pieces_of(result):  # a stream without updates
                 self._piece(piece)
         self._observe_model(result)
@@ -189,8 +211,8 @@ class ResponseRenderer:
 
     @property
     def open_calls(self) -> list[str]:
-        """call_ids that the client has to answer in its next turn."""
-        return open_calls(self._output.items)
+        """call_ids that the client has to answer in its next turn; none after a failure, from which no turn goes on."""
+        return [] if self.response["status"] in ("failed", "cancelled") else open_calls(self._output.items)
 
     @property
     def next_sequence_number(self) -> int:
@@ -216,57 +238,51 @@ class ResponseRenderer:
 
     # Content
 
+    def _plain_text(self, update: object) -> str | None:
+        text = self._scope.plain_text(update, wants_model=self._follow_model)
+        if text is not None:
+            self._calls.other_content()
+        return text
+
+    def _open_text(self) -> OpenPart | None:
+        return self._message.open_text if self._message is not None else None
+
     def _piece(self, piece: Piece) -> None:
         self._observe_model(piece.source)
         if piece.finish_reason is not None:
             self._finish_reason = piece.finish_reason
-        begins = self._begins_message(piece)
-        if begins:
-            self._scope += 1
-            self._scope_is_empty = True
-            self._scope_id, self._scope_author, self._scope_role = None, None, "assistant"
-        self._scope_id = piece.message_id or self._scope_id
-        self._scope_author = piece.author_name or self._scope_author
-        self._scope_role = piece.role or self._scope_role
-        replace = piece.replace and not self._scope_is_empty and self._can_replace()
+        self._scope.enter(piece)
+        replace = piece.replace and not self._scope.is_empty and self._can_replace()
+        spare = piece.logprobs
         for content in piece.contents:
-            replaces = replace and content.type == "text"
-            self._content(content, whole=piece.whole, replace=replaces)
-            replace = replace and not replaces
-
-    def _begins_message(self, piece: Piece) -> bool:
-        """The rule by which agent-framework puts updates together to messages."""
-        return bool(
-            piece.whole
-            or self._scope == 0
-            or (piece.message_id and self._scope_id and piece.message_id != self._scope_id)
-            or (piece.author_name and self._scope_author and piece.author_name != self._scope_author)
-            or (piece.role and piece.role != self._scope_role)
-        )
+            is_text = content.type == "text"
+            self._content(content, whole=piece.whole, replace=replace and is_text, logprobs=spare if is_text else [])
+            if is_text:
+                replace, spare = False, []
 
     def _begin_message(self) -> None:
         """What the message before left open ends with the first content of this one: an empty message ends nothing."""
-        self._scope_is_empty = False
+        self._scope.is_empty = False
         self._close_text("completed")
         self._hosted.end_of_message()
         self._calls.other_content()
-        self._scope_start = len(self._output)
+        self._scope.first_index = len(self._output)
 
     def _can_replace(self) -> bool:
         """Whether the whole message so far is one text, so that another one can take its place."""
-        in_message = len(self._output) - self._scope_start
+        in_message = len(self._output) - self._scope.first_index
         return in_message == 1 and self._message is not None and self._message.has_one_open_part
 
-    def _content(self, content: "Content", *, whole: bool, replace: bool = False) -> None:
+    def _content(self, content: "Content", *, whole: bool, replace: bool, logprobs: list[Json]) -> None:
         kind = content.type
         if kind == "usage":
             self._usage.add(content.usage_details, replace=content.merge_mode == "replace")
             return
-        call = self._calls.known(content, self._scope) if kind in _CALLS else None
-        if self._scope_is_empty and (call is None or kind != "function_call"):  # a fragment goes to its call's message
+        call = self._calls.known(content, self._scope.number) if kind in _CALLS else None
+        if self._scope.is_empty and (call is None or kind != "function_call"):  # a fragment goes to its call's message
             self._begin_message()
         if kind == "text":
-            self._text(content, whole=whole, replace=replace or content.merge_mode == "replace")
+            self._text(content, whole=whole, replace=replace or content.merge_mode == "replace", logprobs=logprobs)
         elif kind in _CALLS:
             self._call(content, call)
         elif kind == "text_reasoning":
@@ -276,7 +292,7 @@ class ResponseRenderer:
             self._calls.other_content()
             self._other(content)
 
-    def _text(self, content: "Content", *, whole: bool, replace: bool) -> None:
+    def _text(self, content: "Content", *, whole: bool, replace: bool, logprobs: list[Json]) -> None:
         self._calls.other_content()
         kind = REFUSAL if is_refusal(content) else OUTPUT_TEXT
         annotations = annotations_to_wire(content.annotations) if content.annotations else []
@@ -286,17 +302,25 @@ class ResponseRenderer:
             if self._reasoning is not None:
                 self._reasoning.break_part()
             return
-        self._write(content.text or "", kind, annotations, replace=replace)
+        if content.additional_properties:
+            logprobs = logprobs_to_wire(content.additional_properties) or logprobs
+        self._write(content.text or "", kind, annotations, logprobs, replace=replace)
         if whole:
             self._break_part()
 
     def _write(
-        self, text: str, kind: PartKind = OUTPUT_TEXT, annotations: list[Json] | None = None, *, replace: bool = False
+        self,
+        text: str,
+        kind: PartKind = OUTPUT_TEXT,
+        annotations: list[Json] | None = None,
+        logprobs: list[Json] | None = None,
+        *,
+        replace: bool = False,
     ) -> None:
         if self._message is None:
             self._close_text("completed")
             self._message = OpenMessage(self._output)
-        self._message.add(kind, text, annotations, replace=replace)
+        self._message.add(kind, text, annotations, logprobs, replace=replace)
 
     def _reason(self, content: "Content", *, whole: bool) -> None:
         self._calls.other_content()
@@ -331,9 +355,9 @@ class ResponseRenderer:
     def _call(self, content: "Content", call: Call | None) -> None:
         if call is None:
             self._close_text("completed")
-        elif call.scope != self._scope or content.type != "function_call":
+        elif call.scope != self._scope.number or content.type != "function_call":
             self._break_part()
-        self._calls.fragment(content, call, self._scope)
+        self._calls.fragment(content, call, self._scope.number)
 
     def _other(self, content: "Content") -> None:
         kind = content.type
@@ -359,7 +383,10 @@ class ResponseRenderer:
         elif kind == "oauth_consent_request" and content.consent_link:
             self._write(f"Sign-in is needed to continue: {content.consent_link}")
             self._break_part()
-        # hosted_vector_store and types of later versions have no form in the protocol.
+        elif kind == "hosted_vector_store" and content.vector_store_id:
+            self._write(f"[vector store {content.vector_store_id}]")
+            self._break_part()
+        # Types of later versions have no form in the protocol.
 
     def _file(self, content: "Content") -> None:
         uri = content.uri or ""

@@ -8,9 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from hosting.responses.output import Item, Output
+from hosting.responses.sse import DeltaFrames
 from hosting.responses.well_formed import well_formed
 
-__all__ = ["OUTPUT_TEXT", "REASONING_TEXT", "REFUSAL", "SUMMARY_TEXT", "OpenMessage", "OpenReasoning", "PartKind"]
+__all__ = [
+    "OUTPUT_TEXT",
+    "REASONING_TEXT",
+    "REFUSAL",
+    "SUMMARY_TEXT",
+    "OpenMessage",
+    "OpenPart",
+    "OpenReasoning",
+    "PartKind",
+]
 
 type Json = dict[str, Any]
 
@@ -28,10 +38,10 @@ class PartKind:
     index_field: str = "content_index"
     with_logprobs: bool = False
 
-    def part(self, text: str, annotations: list[Json] | None = None) -> Json:
+    def part(self, text: str, annotations: list[Json] | None = None, logprobs: list[Json] | None = None) -> Json:
         """The part itself."""
         part: Json = {"type": self.type, self.text_field: text}
-        return part | {"annotations": annotations or [], "logprobs": []} if self.with_logprobs else part
+        return part | {"annotations": annotations or [], "logprobs": logprobs or []} if self.with_logprobs else part
 
 
 OUTPUT_TEXT = PartKind("output_text", "text", "response.output_text", with_logprobs=True)
@@ -42,7 +52,7 @@ SUMMARY_TEXT = PartKind(
 )
 
 
-class _OpenPart:
+class OpenPart:
     """One part that receives text."""
 
     def __init__(self, output: Output, kind: PartKind, item_id: str, output_index: int, index: int) -> None:
@@ -51,29 +61,43 @@ class _OpenPart:
         self._place: Json = {"item_id": item_id, "output_index": output_index, kind.index_field: index}
         self._chunks: list[str] = []
         self._annotations: list[Json] = []
+        self._logprobs: list[Json] = []
+        self._frames: DeltaFrames | None = None
         self._delta = f"{kind.text_event}.delta"
         output.emit(f"{kind.part_event}.added", **self._place, part=kind.part(""))
 
-    def add(self, text: str) -> None:
+    def add(self, text: str, logprobs: list[Json] | None = None) -> None:
+        if logprobs:
+            self._logprobs += logprobs
         if not text:
             return
         self._chunks.append(text)
         if self.kind.with_logprobs:
-            self._output.emit(self._delta, **self._place, delta=text, logprobs=[])
+            self._output.emit_at(self._delta, self._place, {"delta": text, "logprobs": logprobs or []})
         else:
-            self._output.emit(self._delta, **self._place, delta=text)
+            self._output.emit_at(self._delta, self._place, {"delta": text})
 
-    def replace(self, text: str) -> None:
-        """Make `text` all that the part holds. Only what is new goes out as a delta.
+    def frame(self, text: str) -> str:
+        """`add` of a plain text to the answer, with its event as a frame."""
+        if self._frames is None:
+            self._frames = DeltaFrames(self._delta, self._place)
+        self._chunks.append(text)
+        return self._frames.frame(self._output.next_number(), text)
+
+    def replace(self, text: str, logprobs: list[Json] | None = None) -> None:
+        """Make `text`, with its log probabilities, all that the part holds. Only what is new goes out as a delta.
 
         Deltas can't be taken back. When `text` does not begin with what was sent, the part's `.done` event carries the
         right text, which clients take as the authoritative one.
         """
         sent = "".join(self._chunks)
+        known = len(self._logprobs)
         if text.startswith(sent):
-            self.add(text[len(sent) :])
+            self.add(text[len(sent) :], (logprobs or [])[known:])
         else:
             self._chunks = [text]
+        if logprobs or not text.startswith(sent):
+            self._logprobs = list(logprobs or ())
 
     def annotate(self, annotations: list[Json]) -> None:
         for annotation in annotations:
@@ -89,9 +113,9 @@ class _OpenPart:
         text = well_formed("".join(self._chunks))
         fields: Json = {self.kind.text_field: text}
         if self.kind.with_logprobs:
-            fields["logprobs"] = []
+            fields["logprobs"] = self._logprobs
         self._output.emit(f"{self.kind.text_event}.done", **self._place, **fields)
-        part = self.kind.part(text, self._annotations)
+        part = self.kind.part(text, self._annotations, self._logprobs)
         self._output.emit(f"{self.kind.part_event}.done", **self._place, part=part)
         return part
 
@@ -103,24 +127,37 @@ class _TextItem:
         self._output = output
         self.id = item_id
         self._index = output.add(started)
-        self._part: _OpenPart | None = None
+        self._part: OpenPart | None = None
         self._parts: list[tuple[PartKind, Json]] = []
         self._counts: dict[str, int] = {}
 
-    def add(self, kind: PartKind, text: str, annotations: list[Json] | None = None, *, replace: bool = False) -> None:
+    def add(
+        self,
+        kind: PartKind,
+        text: str,
+        annotations: list[Json] | None = None,
+        logprobs: list[Json] | None = None,
+        *,
+        replace: bool = False,
+    ) -> None:
         """Append text to the part of this kind, which opens if it is not the current one."""
         part = self._part
         if part is None or part.kind is not kind:
             self.break_part()
             index = self._counts.get(kind.index_field, 0)
             self._counts[kind.index_field] = index + 1
-            part = self._part = _OpenPart(self._output, kind, self.id, self._index, index)
+            part = self._part = OpenPart(self._output, kind, self.id, self._index, index)
         if replace:
-            part.replace(text)
+            part.replace(text, logprobs)
         else:
-            part.add(text)
+            part.add(text, logprobs)
         if annotations and kind is OUTPUT_TEXT:
             part.annotate(annotations)
+
+    @property
+    def open_text(self) -> OpenPart | None:
+        """The answer's text that is open, None when the next text begins a part."""
+        return self._part if self._part is not None and self._part.kind is OUTPUT_TEXT else None
 
     def break_part(self, unless: PartKind | None = None) -> None:
         """End the current part, if any, so that the next text begins a new one."""

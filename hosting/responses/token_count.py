@@ -50,6 +50,7 @@ _SILENT = frozenset(
     {
         "id",
         "type",
+        "role",
         "status",
         "call_id",
         "encrypted_content",

@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from hosting.responses.well_formed import well_formed_json
+
 __all__ = ["FAILED", "arguments_text", "output_parts", "output_text"]
 
 type Json = dict[str, Any]
@@ -46,9 +48,9 @@ def output_parts(items: object) -> list[Json] | None:
 
 def _dump(value: object) -> str:
     try:
-        return json.dumps(value, default=str)
-    except (TypeError, ValueError, RecursionError):  # keys that JSON can't have, cycles: a finished run does not fail
-        return str(value)
+        return json.dumps(value, default=str, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):  # odd keys, NaN, cycles: a finished run does not fail for them
+        return json.dumps(well_formed_json(value))
 
 
 def _part(content: Any) -> Json | None:

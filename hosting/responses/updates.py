@@ -5,9 +5,10 @@ look like its own.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from hosting.responses.logprobs import logprobs_to_wire
 from hosting.responses.tool_results import output_text
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Piece:
     author_name: str | None = None
     replace: bool = False
     finish_reason: str | None = None
+    logprobs: list[dict[str, Any]] = field(default_factory=list["dict[str, Any]"])
+    """Of its first text, when a client of the framework keeps them at the message and not at the text."""
 
 
 def pieces_of(value: object) -> Iterator[Piece]:
@@ -43,7 +46,10 @@ def pieces_of(value: object) -> Iterator[Piece]:
         for entry in cast("list[object]", value):
             yield from pieces_of(entry)
     elif (messages := _attribute(value, "messages")) is not None:
-        yield from pieces_of(messages)
+        pieces = list(pieces_of(messages))
+        if len(pieces) == 1 and not pieces[0].logprobs:
+            pieces[0].logprobs = logprobs_to_wire(_attribute(value, "additional_properties"))
+        yield from pieces
     elif (contents := _attribute(value, "contents")) is not None:
         source: Any = value
         # A message has no merge mode; an update is recognised by having one, though it is mostly None.
@@ -57,9 +63,14 @@ def pieces_of(value: object) -> Iterator[Piece]:
             author_name=_string(source, "author_name"),
             replace=not whole and source.merge_mode == "replace",
             finish_reason=_string(source, "finish_reason"),
+            logprobs=logprobs_to_wire(_attribute(source, "additional_properties")),
         )
     elif _attribute(value, "additional_properties") is not None and _string(value, "type"):
         yield Piece([cast("Content", value)], value, whole=True)
+    elif _string(value, "type") == "request_info":  # what a workflow waits for is the client's to answer
+        from hosting.responses.workflow_requests import request_content
+
+        yield from pieces_of(request_content(cast("Any", value)))
     elif _string(value, "type") in _OUTPUT_EVENTS:
         data = _attribute(value, "data")
         found = list(pieces_of(data))

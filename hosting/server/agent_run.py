@@ -3,7 +3,15 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
-from hosting.responses import CreateRequest, ResponseRenderer, messages_from_items, options_from_request
+from hosting.responses import (
+    CreateRequest,
+    ResponseRenderer,
+    executable_tools,
+    known_calls,
+    known_calls_of_session,
+    messages_from_items,
+    options_from_request,
+)
 from hosting.server.workflow_session import WorkflowSession
 from hosting.state import (
     CurrentTurn,
@@ -18,6 +26,9 @@ from hosting.state import (
 from hosting.storage import Json
 
 __all__ = ["AgentRun", "Emit", "Event"]
+
+_REMEMBERED = 8
+"""Messages before this turn that are looked at for calls without a result: those of the last turn, with some to spare."""
 
 type Event = dict[str, Any]
 type Emit = Callable[[Sequence[Event]], Awaitable[None]]
@@ -39,6 +50,10 @@ class AgentRun:
         session that can't be restored.
         """
         self._session = self._open_session()
+        renderer.add_server_tools(executable_tools(self._target))
+        # What an approval or a pause has left to this run: where the agent keeps its messages, it remembers the calls.
+        renderer.remember(known_calls_of_session(self._session.state))
+        renderer.remember(known_calls((self._turn.history or ())[-_REMEMBERED:]))
         current = CurrentTurn(self._turns, self._turn, self._session.session_id)
         self._added = current.added
         arguments: dict[str, Any] = {"session": self._session}

@@ -7,12 +7,13 @@ the turns of one task: a new one waits behind the one that runs, and that one is
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from hosting import telemetry
-from hosting.ids import new_chain, response_id
+from hosting.ids import new_chain, parse_id, response_id
 from hosting.responses import ApiError, CreateRequest, ResponseRenderer, stored_input_items
 from hosting.server.background_run import CANCELLED_GENERATION, BackgroundRun, Work
 from hosting.server.caller import RequestFacts
@@ -22,6 +23,7 @@ from hosting.settings import Settings
 from hosting.state import StoredResponse, TaskRef, Turn, Turns
 from hosting.state.conversation_row import ConversationLocked, ConversationNotFound, owned
 from hosting.state.conversation_turns import ConversationPast, ConversationTurns
+from hosting.state.lineage import Place
 from hosting.state.response_row import running_columns
 from hosting.state.retention_forks import keep_for_fork
 from hosting.storage import Insert, Operation, Replace, RowConflict, StorageError, Store, keys
@@ -99,28 +101,38 @@ class BackgroundResponses:
         """
         try:
             return await self._accept_in_turn(submission)
-        except LastInputIdPreconditionFailed:
+        except LastInputIdPreconditionFailed as refused:
             if submission.turn.after_unfinished:
                 raise ApiError.conflict(
                     "Another response already waits behind the one that is running: continue from that one.",
                     code="conversation_fork_not_supported",
                     param="previous_response_id",
                 ) from None
-            # A branch of an older response: it needs no place in the queue, it is a conversation of its own.
-            branched = _branched(submission)
-            parent, fork = submission.turn.place.chain, branched.turn.place.chain
-            await keep_for_fork(self._open_store(), submission.scope, parent, fork)
-            return await self._accept(branched)
+            return await self._accept_elsewhere(submission, refused.actual_last_input_id)
         except SteeringQueueFull:
             raise ApiError.rate_limited("Too many turns wait behind the running one.", retry_after=5) from None
         except TaskConflictError:
             raise ApiError.conversation_locked() from None
 
+    async def _accept_elsewhere(self, submission: Submission, last: str | None) -> StoredResponse:
+        """Accept a turn whose predecessor is not the last one that the chain's task knows of, `last`.
+
+        Either that one came earlier, and foreground turns after it, which need no task: then the turn is the next one all the
+        same. Or it is a branch of an older response, which needs no place in the queue: it is a conversation of its own.
+        """
+        if _came_before(last, submission.turn.place):
+            with suppress(LastInputIdPreconditionFailed):  # another turn was faster: this one is a branch
+                return await self._accept(submission, last)
+        branched = _branched(submission)
+        parent, fork = submission.turn.place.chain, branched.turn.place.chain
+        await keep_for_fork(self._open_store(), submission.scope, parent, fork)
+        return await self._accept(branched, submission.request.previous_response_id)
+
     async def _accept_in_turn(self, submission: Submission) -> StoredResponse:
         """Accept; again with a later place, when the conversation has gone on since it was read."""
         for _ in range(_RACES):
             try:
-                return await self._accept(submission)
+                return await self._accept(submission, submission.request.previous_response_id)
             except ConversationLocked:
                 raise ApiError.conversation_locked() from None
             except RowConflict as conflict:
@@ -140,7 +152,8 @@ class BackgroundResponses:
             raise ApiError.conversation_locked()
         return replace(submission, turn=past.turn(), past=past)
 
-    async def _accept(self, submission: Submission) -> StoredResponse:
+    async def _accept(self, submission: Submission, last: str | None) -> StoredResponse:
+        """Accept, if `last` is the newest turn that the chain's task knows of; None does not ask."""
         request, turn, past = submission.request, submission.turn, submission.past
         items = stored_input_items(request, turn.response_id)
         renderer = ResponseRenderer(
@@ -174,23 +187,25 @@ class BackgroundResponses:
                 Key(submission.scope, task_id),
                 turn.response_id,
                 work.to_document(),
-                if_last_input_id=request.previous_response_id if steerable else None,
+                if_last_input_id=last if steerable else None,
                 known_new=not steerable or (request.previous_response_id is None and past is None),
             ),
             rows,
         )
         return accepted[-1]
 
-    async def cancel(self, turns: Turns, scope: str, identifier: str) -> dict[str, Any]:
+    async def cancel(self, turns: Turns, identifier: str, *, foreground: bool = False) -> dict[str, Any]:
         """Cancel a background response: it is cancelled for everybody when this returns, and its run ends soon after.
 
-        One that has ended is returned as it is. Raises ApiError for an unknown or a foreground one, and StorageError.
+        One that has ended is returned as it is. Raises ApiError for an unknown one, for one that was asked for in the
+        foreground unless `foreground`, and StorageError.
         """
+        scope = turns.scope
         while True:
             stored = await turns.response(identifier)
             if stored is None:
                 raise ApiError.response_not_found(identifier)
-            if stored.task is None or not stored.response["background"]:
+            if stored.task is None or not (stored.response["background"] or foreground):
                 raise ApiError.not_cancellable()
             if not stored.running:
                 return stored.response
@@ -234,6 +249,14 @@ def _chain_task(chain: str) -> str:
 def _without_input(request: CreateRequest) -> dict[str, Any]:
     """The items are in the response row already, which spills: a task's input may not be as large as a request."""
     return {name: value for name, value in request.to_body().items() if name != "input"}
+
+
+def _came_before(last: str | None, place: Place) -> bool:
+    """Whether a task's last turn lies before a place in its chain; no turn at all does."""
+    if last is None:
+        return True
+    parsed = parse_id(last, "resp")
+    return parsed is not None and parsed.chain == place.chain and parsed.turn < place.turn
 
 
 def _branched(submission: Submission) -> Submission:

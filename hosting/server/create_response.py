@@ -1,5 +1,7 @@
 """`POST /v1/responses`: who asks, what it continues, and whether it runs here or in the background."""
 
+import asyncio
+import inspect
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -100,11 +102,15 @@ class CreateResponse:
             asked = replace(asked, create=await with_referenced_items(turns, create))
             asked, turn = await self._begin(asked)
             if (earlier := await repeatable.claim(turn)) is not None:
-                response = await self._repeat(asked, turn, earlier)
-            elif create.background or turn.after_unfinished:
-                response = await self._submit(asked, turn)
-            else:
-                response = await self._run_here(asked, turn, request, lease)
+                return lease.answer(await self._repeat(asked, turn, earlier, request))
+            try:
+                if create.background or turn.after_unfinished:
+                    response = await self._submit(asked, turn, request)
+                else:
+                    response = await self._run_here(asked, turn, request, lease)
+            except ApiError:  # refused: nothing of it has run, and nothing will
+                await repeatable.release(turn)
+                raise
             return lease.answer(response)
 
     async def _begin(self, asked: _Asked) -> tuple[_Asked, Turn]:
@@ -196,7 +202,7 @@ class CreateResponse:
         except ConversationNotFound as error:
             raise ApiError.conversation_not_found(str(error)) from None
 
-    async def _submit(self, asked: _Asked, turn: Turn) -> Response:
+    async def _submit(self, asked: _Asked, turn: Turn, request: Request) -> Response:
         """Accept a response that a task runs, and answer with its first state, its events, or its end."""
         create, turns = asked.create, asked.turns
         submission = Submission(
@@ -207,25 +213,40 @@ class CreateResponse:
         if create.stream:
             return await follow_response(turns, stored, -1, self._keep_alive)
         if create.background:
-            return json_response(self._queued_body(create, stored) if turn.after_unfinished else stored.response)
-        # A foreground request behind a running turn: it waits for its own.
-        if stored.task is not None:
-            await current_engine().wait(Key(asked.scope, stored.task.task_id), stored.response["id"], stored.task.seq)
-        final = await turns.response(stored.response["id"])
+            return json_response(await self._queued_body(create, stored) if turn.after_unfinished else stored.response)
+        return await self._wait(turns, stored, request)
+
+    async def _wait(self, turns: Turns, stored: StoredResponse, request: Request) -> Response:
+        """For the end of a foreground request that runs behind another turn. Its client's hang-up cancels it, as anywhere."""
+        identifier, task = stored.response["id"], stored.task
+        assert task is not None
+        ended = asyncio.ensure_future(current_engine().wait(Key(turns.scope, task.task_id), identifier, task.seq))
+        gone = asyncio.ensure_future(request.disconnected())
+        try:
+            await asyncio.wait({ended, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not ended.done():
+                await asyncio.shield(self._background.cancel(turns, identifier, foreground=True))
+                return Response(499)
+            await ended
+        finally:
+            ended.cancel()
+            gone.cancel()
+        final = await turns.response(identifier)
         return json_response(final.response if final is not None else stored.response)
 
-    def _queued_body(self, create: CreateRequest, stored: StoredResponse) -> dict[str, Any]:
+    async def _queued_body(self, create: CreateRequest, stored: StoredResponse) -> dict[str, Any]:
         """What a turn that waits is answered with: the app may say it in its own way."""
         acceptor = self._targets.acceptor
         if acceptor is None:
             return stored.response
         try:
-            return dict(acceptor(create.to_body(), stored.response))
+            body = acceptor(create.to_body(), stored.response)
+            return dict(await body if inspect.isawaitable(body) else body)
         except Exception as error:
             _log.error("The response acceptor failed for %s: %s", stored.response["id"], telemetry.describe(error))
             return stored.response
 
-    async def _repeat(self, asked: _Asked, turn: Turn, earlier: str) -> Response:
+    async def _repeat(self, asked: _Asked, turn: Turn, earlier: str, request: Request) -> Response:
         """Answer a repeated request with what the first one made."""
         create, turns = asked.create, asked.turns
         stored = await turns.response(earlier)
@@ -233,7 +254,7 @@ class CreateResponse:
             # The process died between the claim of the key and the acceptance, or is just there: accepting it under the
             # claimed id is safe, because only one of two acceptances of one id can succeed.
             try:
-                return await self._submit(asked, _at(turn, earlier))
+                return await self._submit(asked, _at(turn, earlier), request)
             except ApiError:
                 stored = await turns.response(earlier)
         if stored is None:

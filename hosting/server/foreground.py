@@ -10,7 +10,7 @@ If the process dies in the middle, nothing of the turn is stored and the convers
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from math import isfinite
@@ -80,7 +80,7 @@ class ForegroundTurn:
                     await self._end_cancelled(emit)
                     traced.ended(self.answer.response["status"], self.answer.response.get("usage"))
                     raise
-                if not await self._commit():
+                if not await _to_its_end(self._commit()):
                     await emit(self.answer.fail(message="The response could not be stored."))
                 traced.ended(self.answer.response["status"], self.answer.response.get("usage"))
             await emit([self.answer.terminal()])
@@ -146,6 +146,16 @@ class ForegroundTurn:
             run.cancel()
         elif isfinite(seconds) and cause != "shutdown":
             asyncio.get_running_loop().call_later(seconds, run.cancel)
+
+
+async def _to_its_end(commit: Coroutine[Any, Any, bool]) -> bool:
+    """The answer is complete: a client that goes now does not undo it."""
+    task = asyncio.ensure_future(commit)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
 
 
 def _being_cancelled() -> bool:

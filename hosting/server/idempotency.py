@@ -53,6 +53,11 @@ class RepeatableRequest:
             return None
         return claim.response_id
 
+    async def release(self, turn: Turn) -> None:
+        """The turn was refused before anything of it ran: the key is free for another try. Raises StorageError."""
+        if self._key:
+            await self._claims.release(self._key, turn.response_id)
+
     def _checked(self, claim: Claim) -> Claim:
         if claim.fingerprint != self._fingerprint:
             raise ApiError.conflict(

@@ -57,7 +57,11 @@ class RenderedAnswer:
         return float("inf") if cause == "shutdown" else 0.0
 
     def fail(self, *, message: str | None = None) -> list[Event]:
-        return [*self._take_closing(), *self._renderer.fail(message=message)]
+        events = [*self._take_closing(), *self._renderer.fail(message=message)]
+        persisted = self._given.attempt.persisted
+        if self._runner is None and persisted is not None:
+            self._renderer.response["output"] = list(persisted["output"])  # what had been stored of it stays
+        return events
 
     def cancel(self) -> list[Event]:
         return [*self._take_closing(), *self._renderer.cancel()]

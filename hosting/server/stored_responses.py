@@ -63,9 +63,8 @@ class StoredResponses:
 
     async def cancel(self, request: Request) -> Response:
         """Cancel the response, if it runs in the background."""
-        scope = self._callers.scope(request)
-        turns = Turns(self._open_store(), scope)
-        return json_response(await self._background.cancel(turns, scope, _identifier(request)))
+        turns = Turns(self._open_store(), self._callers.scope(request))
+        return json_response(await self._background.cancel(turns, _identifier(request)))
 
     async def input_items(self, request: Request) -> Response:
         """A page of the items that the response was made from."""

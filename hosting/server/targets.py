@@ -1,10 +1,10 @@
 """What an app hosts: one agent or workflow, several by name, or a response handler; and which of them a request means."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from hosting.responses import ApiError
+from hosting.responses import ApiError, check_tool_names
 from hosting.server.agent_run import AgentRun
 from hosting.server.answer import Answer, TurnInput
 from hosting.server.handler import ResponseHandler, check_handler
@@ -20,8 +20,8 @@ _log = logging.getLogger(__name__)
 type Hosted = AgentState[Any] | WorkflowState[Any]
 """What can be hosted under a name."""
 
-type Acceptor = Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]]
-"""Called with the request and the stored response of a turn that has to wait; gives the body of the answer."""
+type Acceptor = Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+"""Called with the request and the stored response of a turn that has to wait; gives the body of the answer. May be async."""
 
 
 class Targets:
@@ -82,7 +82,8 @@ class Targets:
         return uses_table_history(target)
 
     async def answer(self, given: TurnInput) -> Answer:
-        """What answers this turn. Raises what the agent's factory raises; ApiError when a workflow waits for something else."""
+        """What answers this turn. Raises what the agent's factory raises; ApiError when it
+        can't take the request: a tool has the name of one of its own, or a workflow waits for something else."""
         if self._handler is not None:
             return HandlerAnswer(given, self._handler, self._options)
         state = self._state(given.model)
@@ -91,6 +92,8 @@ class Targets:
             return RenderedAnswer(given, None)
         target = await state.get_target()
         if isinstance(state, AgentState):
+            if not given.attempt.announced:
+                check_tool_names(given.request, target)
             run = AgentRun(target, given.request, given.items, given.turns, given.turn)
             return RenderedAnswer(given, run, str(getattr(target, "name", None) or given.model))
         # Imports agent-framework, which the workflow has done by now.

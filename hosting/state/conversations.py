@@ -195,13 +195,14 @@ class Conversations:
     async def _delete(self, identifier: str, found: Entity) -> None:
         chain = keys.chain_of(identifier)
         partition, store = self._table.partition(chain), self._table.store
-        turns, items, session = await asyncio.gather(
+        turns, items, notes, session = await asyncio.gather(
             store.query(partition, *keys.turn_range(MAIN), documents=()),
             store.query(partition, *keys.item_range(), documents=()),
+            store.query(partition, *keys.chain_metadata_range(), documents=()),
             store.get(partition, keys.session_row(identifier), documents=()),
         )
         added = [row for row in turns if "added_at" in row.fields]
-        rows = [*added, *items, *([session] if session is not None else [])]
+        rows = [*added, *items, *notes, *([session] if session is not None else [])]
         etag = found.etag
         if len(rows) > _BATCH and not found.fields.get("deleted"):
             mark = deleted_row(identifier, etag)

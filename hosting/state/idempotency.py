@@ -5,11 +5,12 @@ dies after the claim and before the turn is stored, nobody can tell whether the 
 `ABANDONED` and can be used again afterwards.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import cast
 
-from hosting.storage import Insert, Replace, RowConflict, RowExists, Store, keys
+from hosting.storage import Delete, Insert, Replace, RowConflict, RowExists, Store, keys
 
 __all__ = ["ABANDONED", "Claim", "IdempotencyKeys"]
 
@@ -56,6 +57,14 @@ class IdempotencyKeys:
         values = found.fields
         claimed_at = float(cast("float", values["claimed_at"]))
         return Claim(str(values["response_id"]), str(values["fingerprint"]), claimed_at, found.etag)
+
+    async def release(self, key: str, response_id: str) -> None:
+        """Give a key free that was claimed for a response which will never be. Raises StorageError."""
+        claim = await self.find(key)
+        if claim is not None and claim.response_id == response_id:
+            partition, row = self._place(key)
+            with suppress(RowConflict):  # somebody has taken it over
+                await self._store.commit(partition, [Delete(row, claim.etag)])
 
     async def take_over(self, key: str, abandoned: Claim, response_id: str, now: float) -> bool:
         """Take a key from an abandoned claim; False when somebody else was faster. Raises StorageError."""

@@ -109,14 +109,16 @@ class Turns:
             raise PreviousResponseUnfinished(previous)
         return past.turn(response, place, history)
 
-    async def _read_past(self, previous: str, history: bool, with_session: bool = True) -> "_Past":
+    async def _read_past(
+        self, previous: str, history: bool, with_session: bool = True, *, again: bool = True
+    ) -> "_Past":
         parsed = parse_id(previous, "resp")
         if parsed is None:
             raise PreviousResponseNotFound(previous)
         # The id alone says which rows a plain follow-up needs: the log up to this turn, and the position after it, whose
         # presence tells a fork. What turns out to lie elsewhere is fetched in a second round.
         partition = self._partition(parsed.chain)
-        first = 0 if history else parsed.turn + 1
+        first = 0 if history else parsed.turn
         found, session, rows = await asyncio.gather(
             self.store.get(partition, keys.response_row(previous), documents=("lineage", "open_calls")),
             self.store.get(partition, keys.session_row(previous), documents=("session",))
@@ -132,6 +134,9 @@ class Turns:
             if stored is not None and (behind := stored.response["previous_response_id"]) is not None:
                 return await self._read_past(behind, history, with_session)
         past = _Past(found, session, rows, Place(parsed.chain, MAIN, parsed.turn))
+        if again and past.lineage and _ends_at(past.lineage[-1], past.place) and past.place not in rows:
+            # It has become final between the reads: the log and the session were read too early.
+            return await self._read_past(previous, history, with_session, again=False)
         missing = [s for s in past.lineage if (s.chain, s.log) != (parsed.chain, MAIN)] if history else []
         if (past.next.chain, past.next.log) != (parsed.chain, MAIN):
             missing.append(Segment(past.next.chain, past.next.log, past.next.turn, past.next.turn))
@@ -202,7 +207,8 @@ class Turns:
         if found is None:
             return None
         place = Place(parsed.chain, str(found.fields["log"]), int(cast("int", found.fields["turn"])))
-        if place.log not in (MAIN, INLINE):
+        # Also when it has become final between the two reads: then the log was read too early.
+        if place.log not in (MAIN, INLINE) or (place.log == MAIN and row is None):
             row = await self.store.get(partition, keys.turn_row(place.log, place.turn), documents=("output",))
         return stored_response(found, row, place)
 
@@ -296,6 +302,10 @@ class _Past:
             session=self._session.documents.get("session") if self._session else None,
             history=_messages(self.rows, self.lineage) if history else None,
         )
+
+
+def _ends_at(segment: Segment, place: Place) -> bool:
+    return (segment.chain, segment.log, segment.last) == (place.chain, place.log, place.turn)
 
 
 def _messages(rows: dict[Place, Entity], lineage: Lineage) -> list[Json]:

@@ -35,3 +35,20 @@ $exporter = '^\s*(azure-monitor-opentelemetry-exporter|-r\s+requirements-telemet
 if ($env:OPEN_TELEMETRY -eq 'true' -and -not (Select-String -Path 'requirements.txt' -Pattern $exporter -Quiet)) {
     Fail "OPEN_TELEMETRY is true, but requirements.txt does not install what exports it. Add the line: -r requirements-telemetry.txt"
 }
+
+# Lifecycle rules delete without asking the app, so none may be quicker than the app itself.
+$retention = if ($env:HOSTING_RETENTION_DAYS) { $env:HOSTING_RETENTION_DAYS } else { '30' }
+$conversations = if ($env:HOSTING_CONVERSATION_DAYS) { $env:HOSTING_CONVERSATION_DAYS } else { '30' }
+$hours = if ($env:HOSTING_STREAM_HOURS) { $env:HOSTING_STREAM_HOURS } else { '24' }
+$streams = if ($env:STREAM_DAYS) { $env:STREAM_DAYS } else { '40' }
+$idle = if ($env:PAYLOAD_IDLE_DAYS) { $env:PAYLOAD_IDLE_DAYS } else { '0' }
+if ("$retention,$conversations,$hours,$streams,$idle" -notmatch '^[0-9,]+$') {
+    Fail "HOSTING_RETENTION_DAYS, HOSTING_CONVERSATION_DAYS, HOSTING_STREAM_HOURS, STREAM_DAYS and PAYLOAD_IDLE_DAYS take whole numbers."
+}
+# A run takes seven days at most, and its events are kept some hours after its end. A day for rounding.
+if ([int]$streams -gt 0 -and [int]$streams -lt [math]::Floor([int]$hours / 24) + 9) {
+    Fail "STREAM_DAYS is too few: the rule would delete streams in use. Take 0 for no rule, or at least HOSTING_STREAM_HOURS / 24 + 9."
+}
+if ([int]$idle -gt 0 -and ([int]$idle -le [int]$retention -or [int]$idle -le [int]$conversations -or [int]$retention -eq 0 -or [int]$conversations -eq 0)) {
+    Fail "PAYLOAD_IDLE_DAYS is too few: the rule would delete values of conversations that are kept. Take 0 for no rule, or more than HOSTING_RETENTION_DAYS and HOSTING_CONVERSATION_DAYS, neither of them 0."
+}

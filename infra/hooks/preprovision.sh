@@ -35,3 +35,20 @@ if [ "${OPEN_TELEMETRY:-}" = true ] &&
   ! grep -Eq '^[[:space:]]*(azure-monitor-opentelemetry-exporter|-r[[:space:]]+requirements-telemetry\.txt)' requirements.txt; then
   fail "OPEN_TELEMETRY is true, but requirements.txt does not install what exports it. Add the line: -r requirements-telemetry.txt"
 fi
+
+# Lifecycle rules delete without asking the app, so none may be quicker than the app itself.
+retention="${HOSTING_RETENTION_DAYS:-30}"
+conversations="${HOSTING_CONVERSATION_DAYS:-30}"
+hours="${HOSTING_STREAM_HOURS:-24}"
+streams="${STREAM_DAYS:-40}"
+idle="${PAYLOAD_IDLE_DAYS:-0}"
+case "$retention,$conversations,$hours,$streams,$idle" in
+  *[!0-9,]*) fail "HOSTING_RETENTION_DAYS, HOSTING_CONVERSATION_DAYS, HOSTING_STREAM_HOURS, STREAM_DAYS and PAYLOAD_IDLE_DAYS take whole numbers." ;;
+esac
+# A run takes seven days at most, and its events are kept some hours after its end. A day for rounding.
+if [ "$streams" -gt 0 ] && [ "$streams" -lt $((hours / 24 + 9)) ]; then
+  fail "STREAM_DAYS is too few: the rule would delete streams in use. Take 0 for no rule, or at least HOSTING_STREAM_HOURS / 24 + 9."
+fi
+if [ "$idle" -gt 0 ] && { [ "$idle" -le "$retention" ] || [ "$idle" -le "$conversations" ] || [ "$retention" -eq 0 ] || [ "$conversations" -eq 0 ]; }; then
+  fail "PAYLOAD_IDLE_DAYS is too few: the rule would delete values of conversations that are kept. Take 0 for no rule, or more than HOSTING_RETENTION_DAYS and HOSTING_CONVERSATION_DAYS, neither of them 0."
+fi

@@ -10,12 +10,12 @@ param identityName string
 param insightsName string
 param storageName string
 param packageContainer string
-param stateTable string
-param stateContainer string
 
 @secure()
 param apiKeys string
-param isolation string
+
+@description('Further settings of the app, by name.')
+param options object
 
 @description('Empty: Azure Storage is the durable backend.')
 param schedulerEndpoint string
@@ -149,9 +149,6 @@ var settings = {
   AZURE_CLIENT_ID: identity.properties.clientId
 
   HOSTING_API_KEYS: apiKeys
-  HOSTING_ISOLATION: isolation
-  HOSTING_TABLE: stateTable
-  HOSTING_CONTAINER: stateContainer
 }
 
 // An app setting of this form overrides host.json for the host, so that one host.json serves the laptop and both backends.
@@ -181,6 +178,7 @@ resource appsettings 'Microsoft.Web/sites/config@2024-11-01' = {
   name: 'appsettings'
   properties: union(
     settings,
+    options,
     empty(schedulerEndpoint) ? storageBackendSettings : schedulerSettings,
     openTelemetry ? telemetrySettings : {},
     empty(openAiEndpoint) ? {} : modelSettings

@@ -14,18 +14,74 @@ param container string
 
 param packageContainer string
 
-@minValue(2)
+@minValue(0)
+@description('0: no rule for stream segments.')
 param streamDays int
 
-@minValue(31)
+@minValue(0)
+@description('0: no rule for spilled values.')
 param payloadIdleDays int
 
 param softDeleteDays int
 param publicAccess bool
 
 // A lifecycle rule without a prefix is a rule for every blob of the account, the host's leases and the deployment
-// package among them. So the prefix is written once, here, always ends in the slash, and the container has a name.
-var statePrefix = '${container}/'
+// package among them. So the prefixes are written once, here, always end in a slash, and the container has a name.
+var streamPrefix = '${container}/streams/'
+var valuePrefix = '${container}/values/'
+
+// Both are nets under the app's own retention timer. Days are the finest grain there is, and the platform runs the rules
+// about once a day.
+var streamRules = [
+  {
+    name: 'streams'
+    type: 'Lifecycle'
+    definition: {
+      filters: {
+        blobTypes: [
+          'appendBlob'
+        ]
+        prefixMatch: [
+          streamPrefix
+        ]
+      }
+      actions: {
+        baseBlob: {
+          delete: {
+            // Of each segment by itself: a stream that has been written for long loses its beginning first.
+            daysAfterModificationGreaterThan: streamDays
+          }
+        }
+      }
+    }
+  }
+]
+var valueRules = [
+  {
+    name: 'payloads'
+    type: 'Lifecycle'
+    definition: {
+      filters: {
+        blobTypes: [
+          'blockBlob'
+        ]
+        prefixMatch: [
+          valuePrefix
+        ]
+      }
+      actions: {
+        baseBlob: {
+          delete: {
+            // The platform does not know which rows refer to a value. Not by age, since a value is written once and read
+            // for as long as its conversation goes on; but one that nobody reads goes too, while its conversation lives.
+            daysAfterLastAccessTimeGreaterThan: payloadIdleDays
+          }
+        }
+      }
+    }
+  }
+]
+var rules = concat(streamDays > 0 ? streamRules : [], payloadIdleDays > 0 ? valueRules : [])
 
 resource account 'Microsoft.Storage/storageAccounts@2025-01-01' = {
   name: name
@@ -57,9 +113,9 @@ resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2025-01-01' = {
   properties: {
     // Off by default, because DELETE of the API promises that the data is gone.
     deleteRetentionPolicy: softDeleteDays > 0 ? { enabled: true, days: softDeleteDays } : { enabled: false }
-    // What the rule for spilled values looks at. One write a day and blob at most.
+    // What the rule for spilled values looks at; the first access to a blob in a day is billed for it.
     lastAccessTimeTrackingPolicy: {
-      enable: true
+      enable: payloadIdleDays > 0
       name: 'AccessTimeTracking'
     }
   }
@@ -92,59 +148,13 @@ resource state 'Microsoft.Storage/storageAccounts/tableServices/tables@2025-01-0
   name: table
 }
 
-// The net under the app's own retention timer, for what a crash left behind. Days are the finest grain there is, and the
-// platform runs the rules about once a day.
-resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-01-01' = {
+// Without any rule the resource is not made, which leaves one from before as it is (docs/deploy.md, "Retention").
+resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-01-01' = if (!empty(rules)) {
   parent: account
   name: 'default'
   properties: {
     policy: {
-      rules: [
-        {
-          name: 'streams'
-          type: 'Lifecycle'
-          definition: {
-            filters: {
-              // Stream segments are the only append blobs of the container.
-              blobTypes: [
-                'appendBlob'
-              ]
-              prefixMatch: [
-                statePrefix
-              ]
-            }
-            actions: {
-              baseBlob: {
-                delete: {
-                  daysAfterModificationGreaterThan: streamDays
-                }
-              }
-            }
-          }
-        }
-        {
-          name: 'payloads'
-          type: 'Lifecycle'
-          definition: {
-            filters: {
-              blobTypes: [
-                'blockBlob'
-              ]
-              prefixMatch: [
-                statePrefix
-              ]
-            }
-            actions: {
-              baseBlob: {
-                delete: {
-                  // Not by age: a spilled value is written once, and a conversation that goes on for months reads it.
-                  daysAfterLastAccessTimeGreaterThan: payloadIdleDays
-                }
-              }
-            }
-          }
-        }
-      ]
+      rules: rules
     }
   }
   dependsOn: [

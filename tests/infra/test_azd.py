@@ -1,5 +1,6 @@
 """azure.yaml, hooks, workflows and docs/deploy.md agree with infra/, and the sh hooks do what they say."""
 
+import fnmatch
 import json
 import os
 import re
@@ -11,9 +12,10 @@ import pytest
 import yaml
 
 from hosting.keys import mint_key
+from hosting.settings import Settings
 
 from .bicep import ROOT, literal, load
-from .test_infra import MAIN, parameters
+from .test_infra import MAIN, default_text, parameters
 
 AZURE_YAML: dict[str, Any] = yaml.safe_load((ROOT / "azure.yaml").read_text())
 HOOKS = ROOT / "infra" / "hooks"
@@ -113,6 +115,60 @@ def test_the_page_lists_every_parameter_with_its_default() -> None:
     assert rows == {name: default for name, default in INPUTS.items() if default is not None}
 
 
+def test_the_page_lists_every_setting_of_the_app_with_its_default() -> None:
+    page = (ROOT / "docs/deploy.md").read_text()
+    section = page.partition("\n## App settings\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"(?m)^\| `(\w+)` \| (?:`([^`]*)`)? ?\| (P?) ?\| (\S.*) \|$", section)
+    fields = Settings.model_fields.values()
+    assert {name: default for name, default, _, _ in rows} == {
+        str(field.alias): default_text(field.default) for field in fields
+    }
+    with_parameter = {name for name, _, mark, _ in rows if mark}
+    assert with_parameter == {str(field.alias) for field in fields} & set(INPUTS)
+
+
+# ---- .funcignore
+
+DEPLOYED = {
+    "LICENSE",
+    "constraints.txt",
+    "demo_agent.py",
+    "function_app.py",
+    "host.json",
+    "hosting",
+    "requirements-model.txt",
+    "requirements-telemetry.txt",
+    "requirements.txt",
+}
+IGNORED = [line for line in (ROOT / ".funcignore").read_text().splitlines() if line and not line.startswith("#")]
+
+
+def ignored(name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in IGNORED)
+
+
+def test_nothing_but_the_app_is_deployed() -> None:
+    """What `requirements.txt` may include is deployed too: it is installed in Azure."""
+    there = {path.name for path in ROOT.iterdir()}
+    assert there >= DEPLOYED
+    assert {name for name in there if not ignored(name)} == DEPLOYED
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".venv", ".env", "node_modules", "local.settings.json", ".azure", ".azurite", "tests", "bench", "devhost", "docs"]
+    + ["examples", "infra", "__pycache__", ".git", "requirements-dev.txt"],
+)
+def test_what_a_laptop_has_is_left_out_even_if_it_is_not_here(name: str) -> None:
+    assert ignored(name)
+
+
+def test_nothing_of_the_apps_code_is_left_out_by_mistake() -> None:
+    """A pattern without a slash counts in every folder."""
+    inside = [path for path in (ROOT / "hosting").rglob("*") if "__pycache__" not in path.parts]
+    assert [str(path) for path in inside if any(ignored(part) for part in path.relative_to(ROOT).parts)] == []
+
+
 @pytest.mark.parametrize("name", ["docs/deploy.md", "SECURITY.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md"])
 def test_links_into_the_repository_lead_somewhere(name: str) -> None:
     page = ROOT / name
@@ -135,7 +191,7 @@ def test_a_hook_reads_only_what_azd_gives_it_and_the_same_in_both_shells(name: s
 @pytest.mark.parametrize("name", AZURE_YAML["hooks"])
 def test_a_hook_says_the_same_in_both_shells(name: str) -> None:
     """Failures in preprovision, lines in postdeploy: the pwsh ones cannot be run here."""
-    pattern = r"""(?:fail|Fail|echo|Write-Output) ["']((?:entry|AZURE|The|OpenAI|Is it)[^"]*?)["'](?:$|\s|;)"""
+    pattern = r"""(?:fail|Fail|echo|Write-Output) ["']((?:entry|[A-Z]{4,}|The|OpenAI|Is it)[^"]*?)["'](?:$|\s|;)"""
     said = [
         [line.replace("env:", "").translate({ord(c): None for c in "{}"}) for line in re.findall(pattern, text, re.M)]
         for text in ((HOOKS / f"{name}.sh").read_text(), (HOOKS / f"{name}.ps1").read_text())
@@ -201,6 +257,27 @@ def test_preprovision_refuses_an_endpoint_without_a_deployment() -> None:
 def test_preprovision_wants_the_client_of_the_model_installed(tmp_path: Path, requirements: str, code: int) -> None:
     (tmp_path / "requirements.txt").write_text(requirements)
     done = run("preprovision", tmp_path, AZURE_OPENAI_MODEL="gpt-4.1-mini")
+    assert done.returncode == code, done.stderr
+    assert bool(done.stderr) == bool(code)
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"STREAM_DAYS": "0"}, 0),
+        ({"STREAM_DAYS": "10"}, 0),
+        ({"STREAM_DAYS": "9"}, 1),
+        ({"HOSTING_STREAM_HOURS": "768"}, 1),
+        ({"HOSTING_STREAM_HOURS": "a day"}, 1),
+        ({"PAYLOAD_IDLE_DAYS": "31"}, 0),
+        ({"PAYLOAD_IDLE_DAYS": "30"}, 1),
+        ({"PAYLOAD_IDLE_DAYS": "90", "HOSTING_RETENTION_DAYS": "0"}, 1),
+        ({"PAYLOAD_IDLE_DAYS": "90", "HOSTING_CONVERSATION_DAYS": "365"}, 1),
+    ],
+    ids=str,
+)
+def test_preprovision_refuses_lifecycle_rules_that_delete_what_the_app_keeps(given: dict[str, str], code: int) -> None:
+    done = run("preprovision", ROOT, **given)
     assert done.returncode == code, done.stderr
     assert bool(done.stderr) == bool(code)
 

@@ -1,5 +1,6 @@
 """infra/ agrees with itself and with the app. What Azure makes of it, only a deployment shows (docs/deploy.md)."""
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -7,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from hosting.models import model_arguments
+from hosting.server.background import _LONGEST as LONGEST_RUN  # pyright: ignore[reportPrivateUsage]
 from hosting.settings import Settings
+from hosting.state.retention_blobs import PREFIX as VALUES
 from hosting.storage._settings import Identity, read_settings
+from hosting.streaming._expiry import expire_streams
 
 from .bicep import ROOT, BicepFile, bicep_files, literal, load, members, text, used_names, walk
 
@@ -17,6 +21,7 @@ MAIN = load(INFRA / "main.bicep")
 APP = load(INFRA / "modules" / "app.bicep")
 RBAC = load(INFRA / "modules" / "rbac.bicep")
 STORAGE = load(INFRA / "modules" / "storage.bicep")
+ALERTS = load(INFRA / "modules" / "alerts.bicep")
 FILES = {path: load(path) for path in bicep_files()}
 
 # Microsoft's list of built-in roles.
@@ -32,6 +37,8 @@ ROLES = {
 }
 GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
+STREAMS = inspect.signature(expire_streams).parameters["prefix"].default
+
 # Set by the platform on Flex Consumption, or without meaning there; some of them stop the app from starting.
 NOT_ON_FLEX = {
     "AzureWebJobsStorage",
@@ -46,11 +53,20 @@ NOT_ON_FLEX = {
 }
 
 
+OPTIONS = members(MAIN.variables["options"])
+
+
+def default_text(value: object) -> str:
+    """A default of the code as files here write it: 30, true, agents."""
+    return str(value).lower().removesuffix(".0") if isinstance(value, bool | float) else str(value)
+
+
 def app_settings(*groups: str) -> set[str]:
-    """Names of the app settings in these variables of app.bicep; of all variables that hold settings by default."""
+    """Names of the app settings in these variables of app.bicep; by default all, with those that main.bicep passes on."""
     config = text(APP.resources["appsettings"].body)
     names = groups or tuple(name for name in APP.variables if re.search(rf"\b{name}\b", config))
-    return {key for name in names for key in members(APP.variables[name])}
+    found = {key for name in names for key in members(APP.variables[name])}
+    return found if groups else found | set(OPTIONS)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -149,7 +165,21 @@ def test_defaults_that_are_repeated_here_are_the_apps_own() -> None:
     fields = {field.alias: field.default for field in Settings.model_fields.values()}
     assert literal(MAIN.variables["stateTable"]) == fields["HOSTING_TABLE"]
     assert literal(MAIN.variables["stateContainer"]) == fields["HOSTING_CONTAINER"]
-    assert MAIN.params["isolation"].default == fields["HOSTING_ISOLATION"]
+    assert "options" in text(APP.resources["appsettings"].body)
+    variables = {name: variable for name, (variable, _) in parameters().items()}
+    used = {setting: set(re.findall(r"\w+", text(value))) & set(MAIN.params) for setting, value in OPTIONS.items()}
+    assert len([setting for setting, names in used.items() if names]) >= 7
+    for setting, names in used.items():
+        for name in names:
+            assert variables[name] == setting
+            assert MAIN.params[name].default == default_text(fields[setting])
+
+
+def test_an_instance_is_given_no_more_than_a_tenant_may_have() -> None:
+    """Else the app would refuse one big tenant what the platform could add an instance for."""
+    fields = {field.alias: field.default for field in Settings.model_fields.values()}
+    (most,) = re.findall(r"@maxValue\((\d+)\)\n(?:@description.*\n)?param httpConcurrency", MAIN.path.read_text())
+    assert int(most) <= min(fields["HOSTING_MAX_RUNS_PER_TENANT"], fields["HOSTING_MAX_STREAMS_PER_TENANT"])
 
 
 def test_the_storage_settings_are_ones_that_the_app_understands() -> None:
@@ -264,22 +294,74 @@ def test_keys_are_switched_off(module: str, resource: str, name: str, value: str
 # ---- lifecycle rules
 
 
-def test_lifecycle_rules_reach_nothing_but_the_state_container() -> None:
-    prefix = STORAGE.variables["statePrefix"]
-    assert text(prefix) == "'${container}/'"
+@pytest.mark.parametrize(
+    ("rules", "prefix", "under", "blobs"),
+    [("streamRules", "streamPrefix", STREAMS, "appendBlob"), ("valueRules", "valuePrefix", VALUES, "blockBlob")],
+)
+def test_a_lifecycle_rule_reaches_one_kind_of_the_apps_blobs_and_no_others(
+    rules: str, prefix: str, under: str, blobs: str
+) -> None:
+    """A rule without a prefix would delete the host's leases and the deployment package."""
+    assert text(STORAGE.variables[prefix]) == f"'${{container}}/{under}'"
+    (rule,) = STORAGE.variables[rules].named_children
+    filters = members(members(members(rule)["definition"])["filters"])
+    assert [text(item) for item in filters["prefixMatch"].named_children] == [prefix]
+    assert [literal(item) for item in filters["blobTypes"].named_children] == [blobs]
+
+
+def test_the_rules_are_about_the_apps_container() -> None:
     given = MAIN.modules["storage"].arguments
-    assert text(given["container"]) == text(MAIN.modules["app"].arguments["stateContainer"]) == "stateContainer"
+    assert text(given["container"]) == text(OPTIONS["HOSTING_CONTAINER"]) == "stateContainer"
     assert literal(MAIN.variables["stateContainer"]) != literal(MAIN.variables["packageContainer"])
-    rules = [n for n in walk(STORAGE.resources["lifecycle"].body) if "definition" in members(n)]
-    assert len(rules) == 2
-    for rule in rules:
-        filters = members(members(members(rule)["definition"])["filters"])
-        assert [text(item) for item in filters["prefixMatch"].named_children] == ["statePrefix"]
+
+
+def test_no_rule_deletes_spilled_values_unless_it_is_asked_for() -> None:
+    """It can't know what a living conversation still refers to; the retention timer does."""
+    assert MAIN.params["payloadIdleDays"].default == "0"
+    rules = text(STORAGE.variables["rules"])
+    assert rules == "concat(streamDays > 0 ? streamRules : [], payloadIdleDays > 0 ? valueRules : [])"
 
 
 def test_the_rule_that_deletes_by_last_access_has_the_tracking_it_needs() -> None:
     """Without tracking, the platform counts from the day the rule was made, and deletes what is in use."""
-    rule = text(STORAGE.resources["lifecycle"].body)
     policy = members(members(members(STORAGE.resources["blobs"].body)["properties"])["lastAccessTimeTrackingPolicy"])
-    assert "daysAfterLastAccessTimeGreaterThan: payloadIdleDays" in rule
-    assert literal(policy["enable"]) == "true"
+    assert "daysAfterLastAccessTimeGreaterThan: payloadIdleDays" in text(STORAGE.variables["valueRules"])
+    assert text(policy["enable"]) == "payloadIdleDays > 0"
+
+
+def test_the_rule_of_streams_waits_until_none_can_be_in_use() -> None:
+    """A run takes days, and its first events are read until some hours after its end."""
+    days = LONGEST_RUN.days + Settings.model_fields["stream_hours"].default / 24
+    assert int(MAIN.params["streamDays"].default or 0) > days + 1
+
+
+# ---- alerts
+
+
+def alert_rules() -> list[dict[str, str]]:
+    """What alerts.bicep says of each rule, as text."""
+    groups = (ALERTS.variables["fromTheHost"], ALERTS.variables["fromTheApp"])
+    rules = [members(rule) for group in groups for rule in group.named_children]
+    return [{key: literal(value) or text(value) for key, value in rule.items()} for rule in rules]
+
+
+def test_an_alert_asks_for_names_that_exist() -> None:
+    code = "".join(path.read_text() for path in (ROOT / "hosting").rglob("*.py"))
+    names = {
+        name for rule in alert_rules() for name in re.findall(r'"([\w.]*\.[\w.]+|Storage\w+|task_\w+)"', rule["query"])
+    }
+    assert len(names) >= 8
+    assert {name for name in names if f'"{name}"' not in code and f"class {name}(" not in code} == set()
+
+
+@pytest.mark.parametrize("rule", alert_rules(), ids=lambda rule: rule["name"])
+def test_an_alert_always_has_one_row_with_one_number(rule: dict[str, str]) -> None:
+    """A rule over a column that is missing never fires."""
+    last = rule["query"].strip("'\n").splitlines()[-1]
+    assert re.match(r"\| (summarize|project) value = ", last)
+    assert " by " not in last
+
+
+def test_alerts_of_the_apps_own_measurements_need_its_telemetry() -> None:
+    assert all("customMetrics" not in text(n) for n in ALERTS.variables["fromTheHost"].named_children)
+    assert "concat(fromTheHost, openTelemetry ? fromTheApp : [])" in ALERTS.path.read_text()

@@ -1,6 +1,7 @@
 """Cancel and disconnect: what the handler sees of it, what clients see, and what is stored (reference 7.4)."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -137,9 +138,10 @@ async def test_a_handler_that_never_waits_does_not_hold_up_the_process_while_it_
     async with serve(handler) as world:
         made = await world.create("hi", background=True)
         await started.wait()
+        began = time.monotonic()
         await world.cancel(made["id"])
-        async with asyncio.timeout(5):
-            await ended.wait()
+        await ended.wait()
+        assert time.monotonic() - began < 5  # not when the test's own time is over
 
 
 async def test_cancelling_before_the_handler_runs_keeps_it_from_running() -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from hosting.responses import Event
 from hosting.responses.builders import ResponseEventStream
+from hosting.server import follow
+from hosting.server.background_run import BackgroundRun
 from hosting.server.transcript import INTERRUPTED
 from tests.server_world import Json, World, serve, texts, until
 from tests.unit.handler_runs import check_wire
@@ -184,9 +186,9 @@ async def test_a_crash_after_the_end_was_stored_does_not_enter_the_handler_again
         async def never(*args: Any) -> None:
             await asyncio.Event().wait()
 
-        from hosting.server.background_run import BackgroundRun
-
         monkeypatch.setattr(BackgroundRun, "_close_when_stored", never)
+        monkeypatch.setattr(follow, "_LOOK", 0.05)
+        monkeypatch.setattr(follow, "_STRAGGLERS", 0.05)
         made = await world.stream("hi", background=True)
         identifier = (await made.until("created"))["response"]["id"]
         done = await world.ended(identifier)
@@ -296,6 +298,7 @@ async def test_the_announcement_stays_what_it_was_when_the_handler_changes_metad
         stream = ResponseEventStream(response_id=context.response_id, request=request)
         stream.response["metadata"]["topic"] = "crashes"
         yield stream.emit_created()
+        yield stream.emit_in_progress()
         yield stream.checkpoint()
         checkpointed.set()
         await go.wait()
@@ -323,6 +326,7 @@ async def test_the_announcement_stays_what_it_was_when_the_response_is_cancelled
         stream = ResponseEventStream(response_id=context.response_id, request=request)
         stream.response["metadata"]["topic"] = "crashes"
         yield stream.emit_created()
+        yield stream.emit_in_progress()
         yield stream.checkpoint()
         checkpointed.set()
         await signal.wait()

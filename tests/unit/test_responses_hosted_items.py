@@ -1,3 +1,4 @@
+import json
 import typing
 from typing import Any
 
@@ -6,7 +7,7 @@ from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message
 from agent_framework._types import ContentType
 
 from hosting.responses import messages_from_items
-from tests.unit.responses_checks import render, replay, stream, types, without_ids
+from tests.unit.responses_checks import check_input_items, render, replay, stream, types, without_ids
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
 
@@ -189,8 +190,38 @@ EXAMPLES: dict[str, Content] = {
 }
 
 
+RENDERED_AS = {
+    "text": "message",
+    "text_reasoning": "reasoning",
+    "data": "message",  # no image: a link with its name
+    "uri": "image_generation_call",
+    "function_call": "function_call",
+    "function_result": "mcp_call",
+    "hosted_file": "message",
+    "hosted_vector_store": "message",
+    "code_interpreter_tool_call": "code_interpreter_call",
+    "code_interpreter_tool_result": "code_interpreter_call",
+    "image_generation_tool_call": "image_generation_call",
+    "image_generation_tool_result": "image_generation_call",
+    "mcp_server_tool_call": "mcp_call",
+    "mcp_server_tool_result": "mcp_call",
+    "search_tool_call": "web_search_call",
+    "search_tool_result": "file_search_call",
+    "shell_tool_call": "shell_call",
+    "shell_tool_result": "shell_call_output",
+    "shell_command_output": "shell_call_output",
+    "computer_tool_call": "computer_call",
+    "computer_tool_result": "computer_call_output",
+    "function_approval_request": "mcp_approval_request",
+    "function_approval_response": "mcp_approval_response",
+    "oauth_consent_request": "message",
+}
+"""The item of each content type. The other two are fields of the response: `usage` and `error`."""
+
+
 def test_the_examples_cover_every_content_type() -> None:
     assert set(EXAMPLES) == set(typing.get_args(ContentType))
+    assert set(EXAMPLES) - set(RENDERED_AS) == {"usage", "error"}
 
 
 @pytest.mark.parametrize("content", EXAMPLES.values(), ids=EXAMPLES.keys())
@@ -198,19 +229,47 @@ def test_every_content_type_renders_to_valid_items_in_both_modes(content: Conten
     _, streamed = stream([update(content)])
     rendered = render(AgentResponse(messages=[Message("assistant", [content])]))
     assert without_ids(streamed["output"]) == without_ids(rendered["output"])
-    nothing = ("usage", "error", "hosted_vector_store")
-    assert bool(streamed["output"]) == (content.type not in nothing)
+    expected = [RENDERED_AS[content.type]] if content.type in RENDERED_AS else []
+    assert [item["type"] for item in streamed["output"]] == expected
+    assert (streamed["usage"] is not None, streamed["error"] is not None) == (
+        content.type == "usage",
+        content.type == "error",
+    )
 
 
 @pytest.mark.parametrize("kind", typing.get_args(ContentType))
-def test_a_content_with_nothing_in_it_never_fails_the_run(kind: Any) -> None:
-    stream([update(Content(kind)), update(Content(kind))])
+def test_a_content_with_nothing_in_it_never_fails_the_run_and_never_the_next(kind: Any) -> None:
+    _, response = stream([update(Content(kind)), update(Content(kind))])
+    check_input_items(replay(response))
 
 
 @pytest.mark.parametrize("content", EXAMPLES.values(), ids=EXAMPLES.keys())
 def test_whatever_was_put_out_can_come_back_in(content: Content) -> None:
     _, response = stream([update(content)])
     stored = replay(response)
+    check_input_items(stored)
     assert [message.to_dict() for message in messages_from_items(stored)] == [
         message.to_dict() for message in messages_from_items(response["output"])
     ]
+
+
+HALF = "\ud83d"
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        [Content.from_function_call(HALF, HALF, arguments={HALF: float("nan")})],
+        [Content.from_function_approval_request(HALF, Content.from_function_call(HALF, HALF, arguments=HALF))],
+        [Content.from_search_tool_result(HALF, tool_name="file", result=[{"text": HALF, "score": float("inf")}])],
+        [Content.from_shell_tool_result(call_id=HALF, outputs=[Content.from_shell_command_output(stdout=HALF)])],
+        [Content.from_text("x", annotations=[{"type": "citation", "url": HALF, "title": HALF}])],
+        [Content("computer_tool_call", id="x", call_id="c", actions=[{"type": "type", "text": HALF, "odd": object()}])],
+        [Content.from_error(message=HALF, error_code=HALF)],
+        [Content.from_text_reasoning(text="x", protected_data=HALF)],
+    ],
+    ids=lambda contents: contents[0].type,
+)
+def test_what_json_or_utf_8_can_t_hold_never_gets_into_a_response(contents: list[Content]) -> None:
+    response = render(AgentResponse(messages=[Message("assistant", contents)]))
+    assert json.dumps(response, ensure_ascii=False, allow_nan=False).encode()

@@ -1,13 +1,32 @@
 """Any run, streamed or whole, gives the same valid response."""
 
+import copy
+import json
 from typing import Any
 
 from agent_framework import AgentResponse, AgentResponseUpdate, Content
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hosting.responses import messages_from_items
-from tests.unit.responses_checks import check_stream, make_renderer, make_request, render, replay, without_ids
+from hosting.responses import (
+    check_tool_pairs,
+    event_frame,
+    messages_from_items,
+    messages_from_responses_input,
+    responses_from_run,
+    responses_to_run,
+)
+from tests.unit.responses_checks import (
+    check_input_items,
+    check_response,
+    check_stream,
+    make_renderer,
+    make_request,
+    render,
+    replay,
+    without_ids,
+)
+from tests.unit.test_responses_hosted_items import EXAMPLES
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
 TEXTS = st.sampled_from(["", "a", "b ", "\u2028", "é✓", '{"', "x" * 50])
@@ -78,7 +97,10 @@ def _others() -> st.SearchStrategy[Content]:
 
 
 def _updates() -> st.SearchStrategy[list[AgentResponseUpdate]]:
-    contents = st.one_of(_texts(), _texts(), _texts(), _reasoning(), _calls(), _calls(), _others())
+    # One of each type there is, apart from those above that need others of their kind around them.
+    rest = sorted(set(EXAMPLES) - {"text", "text_reasoning", "function_call", "function_result"})
+    examples = st.sampled_from(rest).map(lambda kind: copy.copy(EXAMPLES[kind]))
+    contents = st.one_of(_texts(), _texts(), _texts(), _reasoning(), _calls(), _calls(), _others(), examples)
     update = st.builds(
         AgentResponseUpdate,
         contents=st.lists(contents, max_size=3),
@@ -133,14 +155,81 @@ def test_a_streamed_run_equals_the_same_run_as_a_whole(updates: list[AgentRespon
         assert stream[name] == whole[name]
 
 
+SHOWN = st.sampled_from(["mcp_call", "function_call", "hidden"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(_updates(), SHOWN)
+def test_the_output_of_any_run_can_be_the_input_of_the_next(updates: list[AgentResponseUpdate], show: Any) -> None:
+    response = responses_from_run(
+        AgentResponse.from_updates(updates), response_id="resp_1", request=DECLARED, server_calls=show
+    )
+    check_response(response)
+    assert json.dumps(response, ensure_ascii=False, allow_nan=False).encode()
+    stored = replay(response)
+    check_input_items(stored)
+    answers = [
+        {"type": f"{item['type']}_output", "call_id": item["call_id"], "output": _ANSWERS[item["type"]]}
+        for item in response["output"]
+        if item["type"] in _ANSWERS and not _is_answered(item, response["output"])
+    ]
+    run = responses_to_run({"input": [*response["output"], *answers, {"role": "user", "content": "next"}]})
+    if not any(item["type"] == "computer_call_output" for item in response["output"]):  # of a call before this run
+        check_tool_pairs(stored, answers)
+    said = [message.to_dict() for message in run["messages"]]
+    direct = [message.to_dict() for message in messages_from_items(response["output"])]
+    assert [message.to_dict() for message in messages_from_items(stored)] == direct
+    assert [content["type"] for message in said for content in message["contents"]][: len(_types(direct))] == _types(
+        direct
+    )
+
+
+_ANSWERS: dict[str, Any] = {"function_call": "x", "computer_call": {"type": "computer_screenshot", "image_url": PNG}}
+
+
+def _is_answered(call: dict[str, Any], output: list[dict[str, Any]]) -> bool:
+    return call.get("status") == "incomplete" or any(
+        item["type"] == f"{call['type']}_output" and item["call_id"] == call["call_id"] for item in output
+    )
+
+
+def _types(messages: list[dict[str, Any]]) -> list[str]:
+    return [content["type"] for message in messages for content in message["contents"]]
+
+
 @settings(max_examples=80, deadline=None)
 @given(_updates())
-def test_the_output_of_any_run_can_be_the_input_of_the_next(updates: list[AgentResponseUpdate]) -> None:
-    response = streamed(updates)
-    stored = replay(response)
-    assert [message.to_dict() for message in messages_from_items(stored)] == [
-        message.to_dict() for message in messages_from_items(response["output"])
+def test_a_replayed_output_says_the_same_whatever_way_it_comes_in(updates: list[AgentResponseUpdate]) -> None:
+    output = streamed(updates)["output"]
+    tail = {"role": "user", "content": "next"}
+    by_helper = messages_from_responses_input([*output, tail])[:-1]
+    stored = replay({"output": output})
+    assert [message.to_dict() for message in by_helper] == [
+        message.to_dict() for message in messages_from_items(stored)
     ]
+
+
+@settings(max_examples=80, deadline=None)
+@given(_updates())
+def test_frames_are_the_events_of_the_same_run(updates: list[AgentResponseUpdate]) -> None:
+    by_event, by_frame = (make_renderer(request=DECLARED, server_tools={"known"}) for _ in range(2))
+    assert by_event.start() is not by_frame.start()
+    for update in updates:
+        events = by_event.feed(update)
+        frames = by_frame.feed_frames(update)
+        told = [json.loads(frame.split("\ndata: ", 1)[1]) for frame in frames]
+        assert [_without_ids(event) for event in told] == [
+            _without_ids(json.loads(event_frame(event).split("\ndata: ", 1)[1])) for event in events
+        ]
+    by_event.finish()
+    by_frame.finish()
+    assert without_ids(by_event.output_items) == without_ids(by_frame.output_items)
+
+
+def _without_ids(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_ids(entry) for name, entry in value.items() if name not in ("id", "item_id", "call_id")}
+    return [_without_ids(entry) for entry in value] if isinstance(value, list) else value
 
 
 @settings(max_examples=80, deadline=None)

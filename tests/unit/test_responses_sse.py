@@ -21,11 +21,13 @@ def client(body: bytes) -> openai.OpenAI:
     return openai.OpenAI(api_key="k", base_url="http://test/v1", http_client=http_client, max_retries=0)
 
 
-def frames(contents: Sequence[Content], **options: Any) -> bytes:
+def frames(contents: Sequence[Content], *, cut: bool = False, **options: Any) -> bytes:
+    """A whole stream; with `cut` the model stopped at its limit."""
     renderer = make_renderer(**options)
     events = renderer.start()
     for content in contents:
-        events += renderer.feed(AgentResponseUpdate(contents=[content], role="assistant"))
+        reason: Any = "length" if cut else None
+        events += renderer.feed(AgentResponseUpdate(contents=[content], role="assistant", finish_reason=reason))
     events += [*renderer.finish(), renderer.terminal()]
     return KEEP_ALIVE.join(map(encode_event, events)) + DONE
 
