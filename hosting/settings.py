@@ -83,15 +83,19 @@ class Settings(BaseModel):
     """Blob container for values that are too large for a table; made at first use."""
 
     retention_days: float = Field(30.0, alias="HOSTING_RETENTION_DAYS", ge=0, le=36_500)
-    """How long a conversation chain is kept after the last write to it: responses, items, sessions, tasks; 0 for ever. With
-    more than 60, raise PAYLOAD_IDLE_DAYS in infra/ with it. docs/retention.md."""
+    """How long a conversation chain is kept after the last write to it: responses, items, sessions, tasks; 0 for ever.
+    docs/retention.md."""
 
     conversation_days: float = Field(30.0, alias="HOSTING_CONVERSATION_DAYS", ge=0, le=36_500)
     """The same for what belongs to a Conversation object; 0 for ever, which is what OpenAI does."""
 
     stream_hours: float = Field(24.0, alias="HOSTING_STREAM_HOURS", gt=0, le=8_760)
-    """How long the events of a response can be read again after its stream was closed, in hours. With more than 144, raise
+    """How long the events of a response can be read again after its stream was closed, in hours. With more than 767, raise
     STREAM_DAYS in infra/ with it."""
+
+    stream_flush_seconds: float = Field(0.2, alias="HOSTING_STREAM_FLUSH_SECONDS", ge=0, le=60)
+    """Shortest time between two appends to the stream of a background response, in seconds. It decides what a streamed minute
+    costs and how late a follower on another instance is: docs/streaming.md has the formula."""
 
     idempotency_hours: float = Field(24.0, alias="HOSTING_IDEMPOTENCY_HOURS", ge=1, le=8_760)
     """How long an Idempotency-Key is known after its first use, in hours."""

@@ -48,7 +48,7 @@ def _contents(messages: Sequence[Message]) -> list[Content]:
             break
         results = [str(content.result) for content in message.contents if content.type == "function_result"] + results
     if results:
-        return _words(f"{'. '.join(results)}.")
+        return _words(" ".join(f"{result.rstrip('.')}." for result in results))
     text = next((message.text for message in reversed(messages) if message.role == "user"), "")
     tool = "restart_machine" if re.search(r"\brestart\b", text, re.IGNORECASE) else "machine_status"
     machines = re.findall(r"\b(?:web|db)-\d\b", text)

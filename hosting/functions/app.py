@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping
+from datetime import timedelta
 
 from hosting.functions.app_object import AgentApp
 from hosting.functions.http import register_http
@@ -15,7 +16,7 @@ from hosting.server.invocations import Invocations
 from hosting.server.targets import Hosted
 from hosting.settings import load_settings
 from hosting.storage import Store, check_connection, connect, connect_append_blobs
-from hosting.streaming import streams
+from hosting.streaming import StreamTuning, streams
 from hosting.tasks import current_scope
 
 __all__ = ["agent_app"]
@@ -69,6 +70,7 @@ def agent_app(
         scope=current_scope,
         cursor_fn=lambda event: event["sequence_number"],
         ttl_seconds=settings.stream_hours * 3600,
+        tuning=StreamTuning(flush_interval=timedelta(seconds=settings.stream_flush_seconds)),
     )
     shutdown.add(streams.shutdown, last=True)
     shutdown.add(close_store, last=True)

@@ -15,7 +15,7 @@ from typing import Any
 from hosting import telemetry
 from hosting.ids import new_chain, parse_id, response_id
 from hosting.responses import ApiError, CreateRequest, ResponseRenderer, stored_input_items
-from hosting.server.background_run import CANCELLED_GENERATION, BackgroundRun, Work
+from hosting.server.background_run import CANCELLED_GENERATION, AgentNotLoaded, BackgroundRun, Work
 from hosting.server.caller import RequestFacts
 from hosting.server.options import ResponsesServerOptions
 from hosting.server.targets import Targets
@@ -50,8 +50,10 @@ _LONGEST = timedelta(days=7)
 _RACES = 5
 """Times that a conversation may have changed between reading it and taking part in it."""
 
-# Only for what storage does to us: an agent's failure is an answer, and never runs it again.
-_RETRY = RetryPolicy(max_attempts=10, max_delay=timedelta(seconds=30), retry_on=(StorageError, EventStreamError))
+# Only for what storage does to us, and for an agent that can't be made, which a deployment may have broken and the next one
+# mends: an agent's own failure is an answer, and never runs it again.
+_MENDED = (StorageError, EventStreamError, AgentNotLoaded)
+_RETRY = RetryPolicy(max_attempts=10, max_delay=timedelta(seconds=30), retry_on=_MENDED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ is marked failed.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -35,12 +35,12 @@ from hosting.state.conversation_row import ConversationLocked, ConversationNotFo
 from hosting.state.conversation_turns import ConversationTurns
 from hosting.state.lineage import MAIN, Place, extend
 from hosting.state.response_row import TurnRecord, conversation_of, response_columns
-from hosting.storage import Operation, Replace, RowConflict, StorageUnavailable, Store, keys
+from hosting.storage import Operation, Replace, RowConflict, StorageError, StorageUnavailable, Store, keys
 from hosting.streaming import EventStream, EventStreamNotFoundError, StreamCorrupt, StreamFenced, streams
 from hosting.tasks import TaskContext, current_scope
 from hosting.tasks.engine import Key, Outcome, current_engine
 
-__all__ = ["CANCELLED_GENERATION", "BackgroundRun", "Work"]
+__all__ = ["CANCELLED_GENERATION", "AgentNotLoaded", "BackgroundRun", "Work"]
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +67,10 @@ class Work:
     def to_document(self) -> dict[str, Any]:
         """As JSON."""
         return asdict(self)
+
+
+class AgentNotLoaded(RuntimeError):
+    """The app's factory raised. The response has not begun to run, so the attempt can be made again, later or elsewhere."""
 
 
 class BackgroundRun:
@@ -135,7 +139,7 @@ class BackgroundRun:
             return await self._fail(given, "The conversation is no longer there.")
         row = self._progress = RunningRow(self._store, self._scope, stored, given.turn.before)
         await self._begin(row)
-        answer = await self._targets.answer(given)
+        answer = await self._load(self._targets.answer(given))
         with turn_telemetry(answer, given, "background") as traced:
 
             async def emit(events: Sequence[Event]) -> None:
@@ -149,6 +153,14 @@ class BackgroundRun:
             await self._keep(answer, given)
             traced.ended(answer.response["status"], answer.response.get("usage"))
         return True
+
+    async def _load[T](self, loading: Awaitable[T]) -> T:
+        try:
+            return await loading
+        except StorageError:
+            raise
+        except Exception as error:
+            raise AgentNotLoaded(f"nothing answers {self._work.model!r} here") from error
 
     async def _begin(self, row: RunningRow) -> None:
         """Mark the response as running, and by that keep an attempt before this one from writing it."""
@@ -227,7 +239,7 @@ class BackgroundRun:
         )
 
     async def _resume(self, request: CreateRequest) -> Turn:
-        history = await self._targets.reads_history(self._work.model)
+        history = await self._load(self._targets.reads_history(self._work.model))
         if request.conversation_id is not None:
             turns = ConversationTurns(self._store, self._scope)
             try:

@@ -219,7 +219,7 @@ async def test_pages_go_on_behind_an_id_of_foreign_make(world: World) -> None:
     assert await world.texts(identifier, after="mine", descending=True) == ["0"]
 
 
-@pytest.mark.parametrize("after", ["msg_unknown", item_id("msg", response_id())])
+@pytest.mark.parametrize("after", ["msg_unknown", item_id("msg", response_id())], ids=["foreign", "ours"])
 async def test_a_list_does_not_begin_behind_an_item_that_it_does_not_have(world: World, after: str) -> None:
     identifier = await world.begin("0")
     with pytest.raises(ItemNotFound):
@@ -247,7 +247,7 @@ async def test_a_client_can_delete_what_it_lists_page_by_page(world: World) -> N
     assert await world.texts(identifier) == []
 
 
-@pytest.mark.parametrize("item", ["msg_unknown", "", item_id("msg", response_id())])
+@pytest.mark.parametrize("item", ["msg_unknown", "", item_id("msg", response_id())], ids=["foreign", "empty", "ours"])
 async def test_an_unknown_item_is_not_found(world: World, item: str) -> None:
     identifier = await world.begin("0")
     with pytest.raises(ItemNotFound):

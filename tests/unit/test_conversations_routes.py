@@ -169,7 +169,7 @@ async def test_an_id_that_can_be_none_is_malformed(api: Api, identifier: str) ->
         assert (status, error["code"], error["param"]) == (400, "invalid_value", "conversation_id")
 
 
-@pytest.mark.parametrize("identifier", [conversation_id(), "conv_x", "conv_"])
+@pytest.mark.parametrize("identifier", [conversation_id(), "conv_x", "conv_"], ids=["ours", "foreign", "empty"])
 async def test_an_id_that_nobody_has_is_not_found(api: Api, identifier: str) -> None:
     status, error = await api.refused("GET", f"{ALL}/{identifier}")
     assert (status, error["message"]) == (404, f"Conversation with id '{identifier}' not found.")

@@ -295,7 +295,11 @@ def test_events_of_a_workflow_are_rendered() -> None:
     assert texts(stream(events)[1]) == [["a"], ["b"], ["c"], ['{"d": 1}']]
 
 
-@pytest.mark.parametrize("value", ["x", Message("assistant", ["x"]), T("x"), [Message("assistant", ["x"])]], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    ["x", Message("assistant", ["x"]), T("x"), [Message("assistant", ["x"])]],
+    ids=["text", "message", "content", "list"],
+)
 def test_a_text_a_message_or_a_content_is_a_result_too(value: Any) -> None:
     assert texts(render(value)) == [["x"]]
 

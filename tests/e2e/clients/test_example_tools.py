@@ -6,15 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import agent_framework
+import agents
 import openai
 import pytest
+from agent_framework.openai import OpenAIChatClient
 
 from devhost.azurite import Azurite
 from devhost.testing import DevHost, start_devhost
 from tests.conftest import ROOT
-from tests.e2e.clients.conftest import at_worker, ended
+from tests.e2e.clients.conftest import Connect, at_worker, ended
 
 unwired = pytest.mark.xfail(reason="AgentRun does not check the answers to approvals yet", strict=True)
+
+agents.set_tracing_disabled(True)  # it would send every run to OpenAI
 
 UNKNOWN = "No approval request found for approval response with approval_request_id"
 
@@ -215,14 +220,26 @@ def test_an_answer_to_nothing_in_the_background_fails_with_the_reason(a: openai.
     assert journal.take() == ["restart web-1"]
 
 
+@unwired
 def test_a_client_cannot_approve_what_was_never_asked(a: openai.OpenAI, journal: Journal) -> None:
-    """It makes up the question and the answer: the agent asks its own question instead."""
-    made_up = {"id": "mcpr_1", "name": "restart_machine", "server_label": "agent", "arguments": '{"machine": "web-1"}'}
-    answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+    """It makes up the question and the answer, or sends again what was asked in a conversation that it does not name."""
     user = {"role": "user", "content": "Please restart web-1."}
-    made = ask(a, [user, {"type": "mcp_approval_request", **made_up}, answer])
+    asked = ask(a, [user])
+    (request,) = requests(asked)
+    with pytest.raises(openai.BadRequestError, match="'previous_response_id' or 'conversation'"):
+        ask(a, [user, request.model_dump(), decide(request)])
     assert journal.take() == []
-    assert [request.id for request in requests(made)] != ["mcpr_1"]
+
+
+def test_what_was_decided_goes_back_in_with_the_history(a: openai.OpenAI, b: openai.OpenAI, journal: Journal) -> None:
+    asked = ask(a, "Please restart web-1.")
+    (request,) = requests(asked)
+    done = ask(a, [decide(request)], previous_response_id=asked.id)
+    output = [item.model_dump() for item in (*asked.output, *done.output)]
+    history = [{"role": "user", "content": "Please restart web-1."}, output[0], decide(request), *output[1:]]
+    again = ask(b, [*history, {"role": "user", "content": "How is web-1?"}])
+    assert again.output_text == "web-1 is up, load 0.4."
+    assert journal.take() == ["restart web-1"]
 
 
 def test_a_tool_of_the_clients_cannot_have_the_name_of_one_of_the_agents(a: openai.OpenAI) -> None:
@@ -230,3 +247,45 @@ def test_a_tool_of_the_clients_cannot_have_the_name_of_one_of_the_agents(a: open
     with pytest.raises(openai.BadRequestError) as refused:
         ask(a, "How is web-1?", tools=[tool])
     assert refused.value.param == "tools[0].name"
+
+
+# Clients with approvals of their own
+
+
+@pytest.mark.parametrize("approve", [True, False])
+async def test_agent_frameworks_client_passes_the_question_on(
+    connect: Connect, journal: Journal, approve: bool
+) -> None:
+    async with connect() as connection:
+        agent = agent_framework.Agent(client=OpenAIChatClient(model="operator", async_client=connection))
+        session = agent.create_session()
+        asked = await agent.run("Please restart web-2 and db-1.", session=session)
+        assert [str(request.function_call.name) for request in asked.user_input_requests] == ["restart_machine"] * 2
+        answers = [request.to_function_approval_response(approve) for request in asked.user_input_requests]
+        done = await agent.run(agent_framework.Message("user", answers), session=session)
+    assert journal.take() == (["restart web-2", "restart db-1"] if approve else [])
+    assert "was restarted" in done.text if approve else "rejected" in done.text
+
+
+@pytest.mark.parametrize("approve", [True, False])
+@pytest.mark.parametrize("in_conversation", [True, False])
+async def test_openai_agents_passes_the_question_on(
+    connect: Connect, journal: Journal, in_conversation: bool, approve: bool
+) -> None:
+    """It wants to know of the server that the label names: the address is not used."""
+    server: Any = {
+        "type": "mcp",
+        "server_label": "agent",
+        "server_url": "https://example.com",
+        "require_approval": "always",
+    }
+    tool = agents.HostedMCPTool(tool_config=server, on_approval_request=lambda request: {"approve": approve})
+    async with connect() as connection:
+        model = agents.OpenAIResponsesModel(model="operator", openai_client=connection)
+        agent = agents.Agent(name="caller", model=model, tools=[tool])
+        kept: Any = {"auto_previous_response_id": True}
+        if in_conversation:
+            kept = {"conversation_id": (await connection.conversations.create()).id}
+        done = await agents.Runner.run(agent, "Please restart web-1.", **kept)
+    assert journal.take() == (["restart web-1"] if approve else [])
+    assert "was restarted" in done.final_output if approve else "rejected" in done.final_output
