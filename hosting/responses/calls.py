@@ -51,6 +51,7 @@ class Call:
         "approval_request_id",
         "call_id",
         "closed",
+        "declined",
         "id",
         "kind",
         "label",
@@ -81,6 +82,8 @@ class Call:
         self.settled = False
         """Its result was seen."""
         self.approval_request_id: str | None = None
+        self.declined = False
+        """The approval request was answered with no: nothing was executed."""
 
     def add(self, arguments: object) -> None:
         """A fragment of the arguments: text goes out at once, an object is merged and goes out at the end."""
@@ -239,8 +242,6 @@ class Calls:
         self.other_content()
         hosted = content.type == "mcp_server_tool_result"
         text = well_formed(output_text(content.output if hosted else content.items or content.result))
-        error = (text or FAILED) if content.exception is not None else None
-        output = None if error is not None else text
         occurrence, call_id = content.id or None, content.call_id or None
         call = self._by_occurrence.get(occurrence or "") or self._by_call_id.get(call_id or "")
         if call is None or (call.settled and call.occurrence != occurrence):
@@ -248,6 +249,8 @@ class Calls:
         if call.settled:
             return
         call.settled = True
+        error = (text or FAILED) if content.exception is not None or call.declined else None
+        output = None if error is not None else text
         if call.kind == "function_call" or (call.kind is None and not hosted and self._show == "function_call"):
             if call.kind is None:
                 call.open("function_call")
@@ -303,6 +306,7 @@ class Calls:
         call.add(known.arguments)
         call.label = known.server_name or SERVER_LABEL
         call.approval_request_id = known.approval_request_id
+        call.declined = known.declined
         return call
 
     def _new(self, content: "Content", name: str, scope: int) -> Call:

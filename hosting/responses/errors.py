@@ -193,11 +193,12 @@ class ApiError(Exception):
     def conversation_locked() -> "ApiError":
         """409: another turn has the conversation (seed). Nothing was run, so SDKs may and do repeat the request by themselves.
 
-        OpenAI's own API is reported to answer 400 with the same code.
+        OpenAI's own API is reported to answer 400 with the same code, which SDKs do not repeat (openai-agents does).
         """
         message = "Another process is currently operating on this conversation. Please retry in a few seconds."
         code = "conversation_locked"
-        return ApiError(message, status=409, type=_INVALID_REQUEST, code=code, param="conversation")
+        headers = {"retry-after": "2"}  # two tries of an SDK half a second apart would be over before most turns are
+        return ApiError(message, status=409, type=_INVALID_REQUEST, code=code, param="conversation", headers=headers)
 
     @staticmethod
     def conflict(message: str, *, code: str, param: str | None = None, retry: bool = False) -> "ApiError":

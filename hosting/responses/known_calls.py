@@ -19,6 +19,8 @@ class KnownCall(NamedTuple):
     """The MCP server that executes it, None for the agent itself."""
     approval_request_id: str | None = None
     """The `mcp_approval_request` that asked for it."""
+    declined: bool = False
+    """The answer to that was no: what comes as its result only says so."""
 
 
 def known_calls(history: Iterable[object]) -> dict[str, KnownCall]:

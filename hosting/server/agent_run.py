@@ -1,10 +1,12 @@
 """One run of an agent: from a validated request to the record of a turn, whoever drives it and wherever its events go."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from hosting.responses import (
     CreateRequest,
+    InvalidRequest,
     ResponseRenderer,
     executable_tools,
     known_calls,
@@ -12,6 +14,7 @@ from hosting.responses import (
     messages_from_items,
     options_from_request,
 )
+from hosting.responses.approvals import check_approvals, declined
 from hosting.server.workflow_session import WorkflowSession
 from hosting.state import (
     CurrentTurn,
@@ -45,15 +48,35 @@ class AgentRun:
         self._session: Any = None
         self._added: list[Json] = []
 
-    async def run(self, renderer: ResponseRenderer, emit: Emit, *, stream: bool) -> None:
-        """Run the agent to its end and finish the response. Raises what the agent raises, and ValueError for a stored
-        session that can't be restored.
+    def check(self) -> None:
+        """Raises InvalidRequest for an answer to an approval that the agent does not wait for. For a server that can still
+        refuse the request; `run` does it too.
         """
-        self._session = self._open_session()
+        if not hasattr(self._target, "default_options"):
+            return  # no agent of agent-framework's own make: it keeps elsewhere what it waits for
+        with suppress(ValueError):  # a session that can't be restored is no fault of the client's: `run` raises it
+            self._session = self._session or self._open_session()
+        if self._session is not None:
+            check_approvals(self._items, self._session.state)
+
+    async def run(self, renderer: ResponseRenderer, emit: Emit, *, stream: bool) -> None:
+        """Run the agent to its end and finish the response. What `check` refuses makes it fail, with the reason.
+
+        Raises what the agent raises, and ValueError for a stored session that can't be restored.
+        """
+        try:
+            self.check()
+        except InvalidRequest as refusal:
+            await emit(renderer.fail(code="invalid_prompt", message=refusal.message))
+            return
+        self._session = self._session or self._open_session()
         renderer.add_server_tools(executable_tools(self._target))
         # What an approval or a pause has left to this run: where the agent keeps its messages, it remembers the calls.
-        renderer.remember(known_calls_of_session(self._session.state))
-        renderer.remember(known_calls((self._turn.history or ())[-_REMEMBERED:]))
+        known = known_calls_of_session(self._session.state) | known_calls((self._turn.history or ())[-_REMEMBERED:])
+        no = declined(self._items)
+        renderer.remember(
+            {name: call._replace(declined=call.approval_request_id in no) for name, call in known.items()}
+        )
         current = CurrentTurn(self._turns, self._turn, self._session.session_id)
         self._added = current.added
         arguments: dict[str, Any] = {"session": self._session}

@@ -83,7 +83,7 @@ class Targets:
 
     async def answer(self, given: TurnInput) -> Answer:
         """What answers this turn. Raises what the agent's factory raises; ApiError when it
-        can't take the request: a tool has the name of one of its own, or a workflow waits for something else."""
+        can't take the request: a tool has the name of one of its own, or the agent or workflow waits for something else."""
         if self._handler is not None:
             return HandlerAnswer(given, self._handler, self._options)
         state = self._state(given.model)
@@ -92,9 +92,10 @@ class Targets:
             return RenderedAnswer(given, None)
         target = await state.get_target()
         if isinstance(state, AgentState):
+            run = AgentRun(target, given.request, given.items, given.turns, given.turn)
             if not given.attempt.announced:
                 check_tool_names(given.request, target)
-            run = AgentRun(target, given.request, given.items, given.turns, given.turn)
+                run.check()
             return RenderedAnswer(given, run, str(getattr(target, "name", None) or given.model))
         # Imports agent-framework, which the workflow has done by now.
         from hosting.server.workflow_run import WorkflowRun

@@ -1,6 +1,6 @@
 """The choice of the model: what the environment gives, what is refused, and what the real client's class is handed.
 
-agent-framework-openai is optional and not installed for the tests; a stand-in takes its place where its class is called.
+agent-framework-openai is optional; a stand-in takes its place where its class is called.
 """
 
 import importlib

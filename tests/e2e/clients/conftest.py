@@ -20,20 +20,21 @@ def host(azurite: Azurite) -> Iterator[DevHost]:
         yield running
 
 
-@pytest.fixture
+# Of a module: making a client takes a while, and some modules have a host of their own.
+@pytest.fixture(scope="module")
 def client(host: DevHost) -> Iterator[openai.OpenAI]:
     """At whatever worker the host picks: the two take turns."""
     with openai.OpenAI(base_url=f"{host.base_url}/v1", api_key="any", max_retries=0, timeout=60) as opened:
         yield opened
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def a(host: DevHost) -> Iterator[openai.OpenAI]:
     with at_worker(host, 1) as opened:
         yield opened
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def b(host: DevHost) -> Iterator[openai.OpenAI]:
     with at_worker(host, 2) as opened:
         yield opened

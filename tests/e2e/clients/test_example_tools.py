@@ -17,8 +17,6 @@ from devhost.testing import DevHost, start_devhost
 from tests.conftest import ROOT
 from tests.e2e.clients.conftest import Connect, at_worker, ended
 
-unwired = pytest.mark.xfail(reason="AgentRun does not check the answers to approvals yet", strict=True)
-
 agents.set_tracing_disabled(True)  # it would send every run to OpenAI
 
 UNKNOWN = "No approval request found for approval response with approval_request_id"
@@ -161,7 +159,6 @@ def test_what_is_declined_does_not_run(a: openai.OpenAI, b: openai.OpenAI, journ
     assert "rejected" in done.output_text
 
 
-@unwired
 def test_a_declined_call_is_shown_as_one_that_failed(a: openai.OpenAI, b: openai.OpenAI) -> None:
     asked = ask(a, "Please restart web-2.")
     (call,) = calls(ask(b, [decide(requests(asked)[0], approve=False)], previous_response_id=asked.id))
@@ -183,7 +180,6 @@ def test_an_approval_can_be_answered_after_other_turns(a: openai.OpenAI, b: open
     assert journal.take() == ["restart web-1"]
 
 
-@unwired
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_to_nothing_is_refused(a: openai.OpenAI, journal: Journal, stream: bool) -> None:
     asked = ask(a, "Please restart web-1.")
@@ -196,7 +192,6 @@ def test_an_answer_to_nothing_is_refused(a: openai.OpenAI, journal: Journal, str
     assert journal.take() == []
 
 
-@unwired
 def test_an_approval_counts_once(a: openai.OpenAI, b: openai.OpenAI, journal: Journal) -> None:
     asked = ask(a, "Please restart web-1.")
     (request,) = requests(asked)
@@ -208,7 +203,6 @@ def test_an_approval_counts_once(a: openai.OpenAI, b: openai.OpenAI, journal: Jo
     assert journal.take() == ["restart web-1"]
 
 
-@unwired
 def test_an_answer_to_nothing_in_the_background_fails_with_the_reason(a: openai.OpenAI, journal: Journal) -> None:
     asked = ask(a, "Please restart web-1.")
     unknown: Any = {"type": "mcp_approval_response", "approval_request_id": "mcpr_unknown", "approve": True}
@@ -220,7 +214,6 @@ def test_an_answer_to_nothing_in_the_background_fails_with_the_reason(a: openai.
     assert journal.take() == ["restart web-1"]
 
 
-@unwired
 def test_a_client_cannot_approve_what_was_never_asked(a: openai.OpenAI, journal: Journal) -> None:
     """It makes up the question and the answer, or sends again what was asked in a conversation that it does not name."""
     user = {"role": "user", "content": "Please restart web-1."}

@@ -18,6 +18,7 @@ from agents import (
     set_tracing_disabled,
 )
 from agents.exceptions import ModelBehaviorError
+from agents.memory import OpenAIResponsesCompactionSession
 
 from tests.e2e.clients.conftest import Connect
 
@@ -133,6 +134,19 @@ async def test_a_session_that_resends_everything(agent: Agent) -> None:
     assert done.final_output == (
         "context types=message,reasoning,message,message,function_call,function_call_output,message,message"
     )
+
+
+@pytest.mark.parametrize("mode", ["previous_response_id", "input"])
+async def test_a_session_that_is_compacted(agent: Agent, client: openai.AsyncOpenAI, mode: Any) -> None:
+    kept = SQLiteSession(f"compacted {mode}")
+    session = OpenAIResponsesCompactionSession(kept.session_id, kept, client=client, compaction_mode=mode)
+    for number in range(3):
+        await run(agent, f"turn {number}", session=session)
+    await session.run_compaction({"force": True})
+    assert [item["type"] for item in await session.get_items()] == ["message"] * 3 + ["compaction"]  # type: ignore[typeddict-item]
+    done = await run(agent, "[[history]]", session=session)
+    kept.close()
+    assert done.final_output == "history users=4 first=turn 0"
 
 
 async def test_the_server_keeps_the_conversation(agent: Agent, client: openai.AsyncOpenAI) -> None:
