@@ -10,6 +10,8 @@ APP ?= .
 # An example has no settings file of its own, and its modules import ours.
 EXAMPLE = $(if $(filter-out .,$(APP)),PYTHONPATH="$(CURDIR)" AzureWebJobsStorage=UseDevelopmentStorage=true TASKS_LEASE_SECONDS=6)
 PYTEST_ARGS ?=
+# Most of the time tests wait for processes that they have started or killed: two at a time take little more than half of it.
+PYTEST_WORKERS ?= 2
 BIN := .venv/bin
 
 .PHONY: run test check bench setup clean
@@ -19,7 +21,7 @@ run: setup local.settings.json
 	@$(EXAMPLE) exec $(BIN)/python -m devhost $(APP) --port $(PORT) --hint scripts/hint.txt $(RUN_ARGS)
 
 test: check
-	@$(BIN)/python -m pytest --ignore=tests/quality $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile --ignore=tests/quality $(PYTEST_ARGS)
 
 check: setup
 	@$(BIN)/ruff check .

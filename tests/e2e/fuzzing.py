@@ -157,6 +157,8 @@ class _KnownIds:
             self._ids[kind].append(answer["id"])
         path = case.path_parameters or {}
         conversation, item = path.get("conversation_id"), path.get("item_id")
+        if answer.get("object") == "conversation.deleted":
+            self._ids["conversation"] = [known for known in self._ids["conversation"] if known != conversation]
         if case.method == "DELETE":  # some must be left for the others, also after a row of deletions
             self._items = [known for known in self._items if known[0] != conversation or item not in (None, known[1])]
         elif conversation is not None and answer.get("object") == "list":

@@ -92,7 +92,7 @@ async def test_an_error_of_storage_is_logged_and_the_next_tick_goes_on(
 
 async def test_the_connection_is_closed_with_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     registered = Registered(monkeypatch, memory_store())
-    [close] = registered.shutdown._hooks
+    [close] = registered.shutdown._last
     await close()
     assert registered.closed == 0
     await registered.tick()
