@@ -15,7 +15,20 @@ from hosting.responses.errors import InvalidRequest, shortened
 __all__ = ["Inline", "check_url", "decode_inline", "guess_media_type"]
 
 _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,80}/[a-z0-9!#$&^_.+-]{1,80}", re.ASCII)
-_INTERNAL_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "arpa", "test")
+_INTERNAL_NAMES = (
+    "localhost",
+    "localdomain",
+    "local",
+    "internal",
+    "intranet",
+    "lan",
+    "home",
+    "corp",
+    "private",
+    "arpa",
+    "test",
+)
+_NEVER_IN_A_URL = re.compile(r"[\\\x00-\x20\x7f]")
 
 _BY_EXTENSION = {
     "png": "image/png",
@@ -98,7 +111,7 @@ def check_url(url: str, param: str, *, allow_private: bool = False) -> None:
     except ValueError:
         host = None
         parts = None
-    if parts is None or parts.scheme not in ("http", "https") or not host or any(c in url for c in "\\ \t\r\n"):
+    if parts is None or parts.scheme not in ("http", "https") or not host or _NEVER_IN_A_URL.search(url):
         raise InvalidRequest(
             f"Invalid '{param}': '{shortened(url, 80)}' is not a URL that begins with http:// or https://.",
             param=param,
@@ -113,7 +126,7 @@ def check_url(url: str, param: str, *, allow_private: bool = False) -> None:
 def _is_internal(host: str) -> bool:
     import ipaddress
 
-    host = host.rstrip(".").partition("%")[0]
+    host = host.rstrip(".")
     if not host.isascii():  # HTTP clients fold such names before they resolve them: full-width 127.0.0.1 is 127.0.0.1
         try:
             host = host.encode("idna").decode().lower().rstrip(".")
@@ -121,12 +134,15 @@ def _is_internal(host: str) -> bool:
             return True
     if ":" in host:
         try:
-            address = ipaddress.IPv6Address(host)
+            address = ipaddress.IPv6Address(host.partition("%")[0])
         except ValueError:
             return True
-        # Mapped IPv4, 6to4 and Teredo addresses are judged by is_global; NAT64 leads to any IPv4 host, private ones too.
-        nat64 = address in ipaddress.IPv6Network("64:ff9b::/96")
-        return not address.is_global or address.is_multicast or nat64
+        # 2000::/3 is all that is public so far. Outside of it are forms that lead to any IPv4 host, private ones too (NAT64,
+        # mapped, compatible), and ranges that is_global takes for public. Inside it, it knows 6to4 and Teredo.
+        public = address in ipaddress.IPv6Network("2000::/3")
+        return not public or not address.is_global
+    if "%" in host:  # some clients decode names before they resolve them, and 127.0.0.%31 is 127.0.0.1 then
+        return True
     if (number := _as_ipv4(host)) is not None:
         address = ipaddress.IPv4Address(number)
         return not address.is_global or address.is_multicast

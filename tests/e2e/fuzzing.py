@@ -131,8 +131,9 @@ class _KnownIds:
             # One that can be no id was meant to be wrong, and stays so.
             if str(path.get(name, "")).startswith(prefix) and (identifier := self._pick(self._ids[kind])):
                 path[name] = identifier
-                if "item_id" in path and (known := self._pick(self._items)) is not None:
-                    path[name], path["item_id"] = known
+        meant = str(path.get("conversation_id", "")).startswith("conv") and "item_id" in path
+        if meant and (known := self._pick(self._items)) is not None:
+            path["conversation_id"], path["item_id"] = known
         body = case.body
         if isinstance(body, dict):
             for name, prefix, kind in (
