@@ -24,6 +24,8 @@ __all__ = ["Caller", "Identity", "NotAuthenticated"]
 _log = logging.getLogger(__name__)
 
 _PRINCIPAL = "x-ms-client-principal"
+_ENTRA = "aad"
+"""What Easy Auth calls Entra."""
 _TENANT_CLAIMS = ("tid", "http://schemas.microsoft.com/identity/claims/tenantid")
 _USER_CLAIMS = (
     "oid",
@@ -93,11 +95,14 @@ def _easy_auth_caller(headers: Mapping[str, str]) -> Caller:
         decoded: Any = json.loads(base64.b64decode(headers[_PRINCIPAL], validate=True))
         given = cast("dict[str, Any]", decoded)["claims"]
         claims = {str(claim["typ"]): str(claim["val"]) for claim in cast("list[dict[str, Any]]", given)}
-        provider = str(cast("dict[str, Any]", decoded).get("auth_typ") or "")
+        provider = str(cast("dict[str, Any]", decoded).get("auth_typ") or "").lower()
     except (KeyError, TypeError, ValueError, binascii.Error, RecursionError):
         raise NotAuthenticated("The identity headers are incomplete.", presented=True) from None
     tenant = next((claims[name] for name in _TENANT_CLAIMS if claims.get(name)), None)
     user = next((claims[name] for name in _USER_CLAIMS if claims.get(name)), None)
-    if user is None or not (tenant or provider):
+    if user is None or not provider:
         raise NotAuthenticated("The identity headers name no user.", presented=True)
-    return Caller(f"tid:{tenant}" if tenant else f"idp:{provider}", user)
+    if provider == _ENTRA:
+        return Caller(f"tid:{tenant}" if tenant else f"idp:{provider}", user)
+    # Only Entra's word counts for Entra's tenants: another provider's token may say what it likes in a claim of that name.
+    return Caller(f"idp:{provider}/{tenant}" if tenant else f"idp:{provider}", user)

@@ -27,7 +27,10 @@ _INTERNAL_NAMES = (
     "private",
     "arpa",
     "test",
+    "svc",
 )
+_AZURE_PLATFORM = "168.63.129.16"
+"""Answers on every machine in Azure, with what is meant for the machine only. By its number it is a public address."""
 _NEVER_IN_A_URL = re.compile(r"[\\\x00-\x20\x7f]")
 
 _BY_EXTENSION = {
@@ -145,7 +148,7 @@ def _is_internal(host: str) -> bool:
         return True
     if (number := _as_ipv4(host)) is not None:
         address = ipaddress.IPv4Address(number)
-        return not address.is_global or address.is_multicast
+        return not address.is_global or address.is_multicast or str(address) == _AZURE_PLATFORM
     labels = host.split(".")
     # One label is a name inside a network; a last label that starts with a digit is an address in some notation.
     return len(labels) == 1 or labels[-1] in _INTERNAL_NAMES or labels[-1][:1].isdigit()

@@ -54,12 +54,19 @@ class Request:
 
 @dataclass(slots=True)
 class Response:
-    """One response; an iterator as body is a stream and is closed when the client goes."""
+    """One response; an iterator as body is a stream and is closed when the client goes. Unless `headers` say otherwise, no
+    cache may keep it."""
 
     status: int
     body: bytes | AsyncIterator[bytes] = b""
     headers: dict[str, str] = field(default_factory=dict[str, str])
     media_type: str = "application/json"
+
+    def __post_init__(self) -> None:
+        # It is one caller's. Shared caches leave alone what was asked for with `authorization`, but not with `api-key` or a
+        # cookie. And a browser that is led here must not take a user's text for a page.
+        given = {name.lower(): value for name, value in self.headers.items()}
+        self.headers = {"cache-control": "no-store", "x-content-type-options": "nosniff", **given}
 
 
 type Endpoint = Callable[[Request], Awaitable[Response]]
