@@ -76,6 +76,9 @@ class Identity:
                 # Keys and Easy Auth name tenants independently: the prefix keeps a key's "contoso" from a claim's.
                 return Caller(f"key:{known.tenant}", known.user)
         if self._open:
+            if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+                # Any page that a developer looks at could send requests to the laptop's own address.
+                raise NotAuthenticated("Requests of web pages need a key.", presented=False)
             return Caller("development")
         if key is None:
             raise NotAuthenticated("You didn't provide an API key.", presented=False)

@@ -47,7 +47,7 @@ _NOBODY = ApiKey("nobody", "0" * 12, "0" * 32, "0" * 64)
 
 
 def _digest(salt: str, key: str) -> str:
-    return hashlib.sha256(bytes.fromhex(salt) + key.encode()).hexdigest()
+    return hashlib.sha256(bytes.fromhex(salt) + key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def mint_key(tenant: str, user: str | None = None) -> tuple[str, ApiKey]:

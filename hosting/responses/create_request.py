@@ -209,10 +209,10 @@ def _background(background: bool, store: bool | None) -> bool:
 
 def _reasoning(read: Fields) -> Json | None:
     reasoning = read.nested("reasoning")
-    if reasoning is not None:
-        for name in ("effort", "summary", "generate_summary"):
-            reasoning.string(name)
-    return read.object("reasoning")
+    if reasoning is None:
+        return None
+    values = {name: reasoning.string(name) for name in ("effort", "summary", "generate_summary")}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _prompt(read: Fields) -> Json | None:

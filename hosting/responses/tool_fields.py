@@ -82,4 +82,5 @@ def parse_text(body: Fields) -> Json | None:
             format.string("description")
             if format.object("schema") is None:
                 raise InvalidRequest.missing(format.path("schema"))
-    return body.object("text")
+    given = body.object("text") or {}
+    return {name: given[name] for name in ("format", "verbosity") if name in given}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hosting.responses.create_request import CreateRequest
-from hosting.responses.errors import InvalidRequest
+from hosting.responses.errors import InvalidRequest, shortened
 
 __all__ = ["check_open_calls", "check_tool_pairs", "open_calls"]
 
@@ -66,8 +66,10 @@ def check_open_calls(open_calls: Sequence[str], request: CreateRequest) -> None:
 
 
 def _no_output(kind: str, call_id: str) -> InvalidRequest:
-    return InvalidRequest(f"No tool output found for {_NAMES[kind]} {call_id}.", param="input")
+    return InvalidRequest(f"No tool output found for {_NAMES[kind]} {shortened(call_id)}.", param="input")
 
 
 def _no_call(kind: str, call_id: str) -> InvalidRequest:
-    return InvalidRequest(f"No tool call found for {_NAMES[kind]} output with call_id {call_id}.", param="input")
+    return InvalidRequest(
+        f"No tool call found for {_NAMES[kind]} output with call_id {shortened(call_id)}.", param="input"
+    )

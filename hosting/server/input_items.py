@@ -27,7 +27,7 @@ class Page:
 def parse_page(query: Mapping[str, Sequence[str]]) -> Page:
     """Raises ApiError 400 for a limit outside 1 to 100 or another order than asc and desc."""
     limit, order, after = (query.get(name, [default])[-1] for name, default in _DEFAULTS)
-    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:4]) <= 100):
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= 9 and 1 <= int(limit) <= 100):
         raise ApiError.invalid_value(
             "limit", f"Invalid 'limit': expected an integer from 1 to 100, got '{limit[:40]}'."
         )

@@ -39,6 +39,9 @@ _RESPONSE_DOCUMENTS = ("response", "lineage", "input", "output", "notes", "openi
 # whatever its position; a wider range would put its second page behind its first.
 _RANGE = 500
 
+_SPECULATED = 10_000
+"""Turns that are read on the word of an id alone. Whether a response with a later place exists is asked first."""
+
 
 class PreviousResponseNotFound(LookupError):
     """`previous_response_id` names no stored response of this caller."""
@@ -119,6 +122,10 @@ class Turns:
         # presence tells a fork. What turns out to lie elsewhere is fetched in a second round.
         partition = self._partition(parsed.chain)
         first = 0 if history else parsed.turn
+        if parsed.turn - first > _SPECULATED and not await self._exists(partition, previous):
+            raise PreviousResponseNotFound(
+                previous
+            )  # anybody can write down an id that claims to be of turn 4,000,000,000
         found, session, rows = await asyncio.gather(
             self.store.get(partition, keys.response_row(previous), documents=("lineage", "open_calls")),
             self.store.get(partition, keys.session_row(previous), documents=("session",))
@@ -143,6 +150,9 @@ class Turns:
         for more in await asyncio.gather(*(self._rows(segment, ("messages",)) for segment in missing)):
             rows |= more
         return past
+
+    async def _exists(self, partition: str, response: str) -> bool:
+        return await self.store.get(partition, keys.response_row(response), documents=()) is not None
 
     async def history(self, turn: Turn) -> list[Json]:
         """The stored messages before `turn`, oldest first: read now if `begin` was not asked for them."""

@@ -173,6 +173,23 @@ var modelSettings = {
   AZURE_OPENAI_MODEL: openAiDeployment
 }
 
+// User name and password would open the deployment endpoint beside the identities.
+resource scmPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2024-11-01' = {
+  parent: site
+  name: 'scm'
+  properties: {
+    allow: false
+  }
+}
+
+resource ftpPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2024-11-01' = {
+  parent: site
+  name: 'ftp'
+  properties: {
+    allow: false
+  }
+}
+
 resource appsettings 'Microsoft.Web/sites/config@2024-11-01' = {
   parent: site
   name: 'appsettings'

@@ -117,3 +117,15 @@ def test_the_tenant_of_a_key_and_of_a_claim_never_meet() -> None:
 def test_malformed_keys_stop_the_app_from_loading() -> None:
     with pytest.raises(ConfigurationError, match="HOSTING_API_KEYS"):
         identity(HOSTING_API_KEYS="oops")
+
+
+@pytest.mark.parametrize(
+    ("site", "let_in"), [("cross-site", False), ("same-site", False), ("same-origin", True), ("none", True)]
+)
+def test_on_a_laptop_pages_of_other_sites_are_not_let_in(site: str, let_in: bool) -> None:
+    identity = Identity(load_settings({"AZURE_FUNCTIONS_ENVIRONMENT": "Development"}))
+    if let_in:
+        assert identity.caller({"sec-fetch-site": site}).tenant == "development"
+    else:
+        with pytest.raises(NotAuthenticated):
+            identity.caller({"sec-fetch-site": site})
