@@ -6,6 +6,7 @@ another tenant goes into one.
 """
 
 import math
+import random
 from collections.abc import Mapping
 from typing import Literal, TypedDict
 
@@ -197,7 +198,8 @@ class ApiError(Exception):
         """
         message = "Another process is currently operating on this conversation. Please retry in a few seconds."
         code = "conversation_locked"
-        headers = {"retry-after": "2"}  # two tries of an SDK half a second apart would be over before most turns are
+        # Two tries of an SDK half a second apart would be over before most turns are, and all losers would come back at once.
+        headers = {"retry-after": str(random.randint(1, 3))}
         return ApiError(message, status=409, type=_INVALID_REQUEST, code=code, param="conversation", headers=headers)
 
     @staticmethod

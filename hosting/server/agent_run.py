@@ -82,6 +82,11 @@ class AgentRun:
         arguments: dict[str, Any] = {"session": self._session}
         if accepts_options(self._target):
             arguments["options"] = options_from_request(self._request)
+        if _is_framework_agent(self._target):
+            # Imports agent-framework, which the agent has done by now.
+            from hosting.server.tool_exit import NoExit
+
+            arguments["middleware"] = [NoExit()]
         messages = messages_from_items(self._items)
         with current_turn(current):
             if stream:
@@ -134,3 +139,8 @@ class AgentRun:
             return False
         # Providers leave an empty dict each in the state; those are not worth a row.
         return any(self._session.state.values()) or self._session.service_session_id is not None
+
+
+def _is_framework_agent(target: object) -> bool:
+    """Whether it takes middleware at a run, as agent-framework's own Agent does."""
+    return "middleware" in getattr(getattr(type(target), "run", None), "__annotations__", {})

@@ -95,12 +95,19 @@ class Target[T]:
         return task.done() or task.get_loop() is not asyncio.get_running_loop()
 
     async def _resolve(self) -> T:
+        try:
+            made = await self._make()
+        except SystemExit as error:  # it would end the process, and all that others run in it
+            raise RuntimeError("the target factory called sys.exit()") from error
+        if made is None:
+            raise TypeError("the target factory gave None; it has to return the object that runs")
+        return made
+
+    async def _make(self) -> Any:
         made: Any = self._factory() if self._factory is not None else self._awaitable
         made = await _awaited(made)
         if self._builders and (build := builder(made)) is not None:
             made = await _awaited(build())
-        if made is None:
-            raise TypeError("the target factory gave None; it has to return the object that runs")
         return made
 
 

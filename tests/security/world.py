@@ -10,7 +10,7 @@ The server is the one of tests/server_world.py: task engine, streams and storage
 
 import base64
 import json
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -313,8 +313,11 @@ class Secured:
         invocations = Invocations(self.settings, self.server.limits)
         self.server.routes = {**self.server.routes, **invocations.routes}
 
-        async def invoke(request: InvocationRequest) -> Json:
-            self.notes[current_scope(), request.invocation_id] = await request.json()
+        async def invoke(request: InvocationRequest) -> Any:
+            body = await request.json()
+            self.notes[current_scope(), request.invocation_id] = body
+            if isinstance(body, dict) and "events" in body:
+                return _each(body["events"])
             return {"id": request.invocation_id}
 
         async def get(request: InvocationRequest) -> Any:
@@ -330,6 +333,11 @@ class Secured:
 
         for kind, handler in (("invoke", invoke), ("get", get), ("cancel", cancel)):
             invocations.register(kind, handler)
+
+
+async def _each(events: Sequence[Any]) -> AsyncIterator[Any]:
+    for event in events:
+        yield event
 
 
 @asynccontextmanager

@@ -297,3 +297,26 @@ async def test_an_agent_that_calls_exit_fails_its_own_response_only() -> None:
 
     response = await serve(lambda: Quitter("never")).handle("v1/responses", post({"input": "hi"}))
     assert (response.status, parsed(response)["status"]) == (200, "failed")
+
+
+@pytest.mark.parametrize("mode", [{}, {"stream": True}])
+async def test_a_tool_that_calls_exit_is_a_tool_that_failed(mode: Body) -> None:
+    def leave() -> str:
+        """Leave."""
+        raise SystemExit(3)
+
+    server = serve(lambda: Agent(client=create_demo_chat_client(), tools=[leave]))
+    response = await server.handle("v1/responses", post({"input": "[[call leave {}]]", **mode}))
+    if isinstance(response.body, bytes):
+        assert parsed(response)["status"] == "completed"
+    else:
+        said = [event async for chunk in response.body for event in events(chunk)]
+        assert said[-1]["type"] == "response.completed"
+
+
+async def test_a_factory_that_calls_exit_is_an_error_of_its_own_request() -> None:
+    def factory() -> Agent:
+        raise SystemExit(2)
+
+    response = await serve(factory).handle("v1/responses", post({"input": "hi"}))
+    assert (response.status, parsed(response)["error"]["code"]) == (500, "server_error")
