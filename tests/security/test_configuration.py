@@ -1,4 +1,4 @@
-"""Secrets of the app's own settings: in no answer, no error, no log line, whatever is wrong with them or with what they open."""
+"""Secrets of the app's own settings: in no answer, error or log line, whatever is wrong with them or with what they open."""
 
 import asyncio
 import base64
