@@ -33,7 +33,7 @@ _AZURE_PLATFORM = "168.63.129.16"
 """Answers on every machine in Azure, with what is meant for the machine only. By its number it is a public address."""
 _NEVER_IN_A_URL = re.compile(r"[\\\x00-\x20\x7f]")
 _INVISIBLE = re.compile(
-    "[\u0000-\u0020\u00a0\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "[\u0000-\u0020\u00a0\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u1806\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 """What clients leave out of a name before they resolve it, or would not take."""
@@ -148,7 +148,7 @@ def _is_internal(host: str) -> bool:
     host = host.rstrip(".")
     if not host.isascii():
         host = _folded(host)
-        if _INVISIBLE.search(host):
+        if _INVISIBLE.search(host) or not _is_known(host):
             return True
     if ":" in host:
         try:
@@ -177,6 +177,13 @@ def _folded(host: str) -> str:
     import unicodedata
 
     return unicodedata.normalize("NFKC", host.casefold()).casefold().replace("\u3002", ".").rstrip(".")
+
+
+def _is_known(host: str) -> bool:
+    """Whether all letters are in Python's version of Unicode: what a client with a newer one makes of others can't be told."""
+    import unicodedata
+
+    return all(unicodedata.category(letter) != "Cn" for letter in host)
 
 
 def _as_ipv4(host: str) -> int | None:
