@@ -123,8 +123,9 @@ class _KnownIds:
 
     def put_into(self, case: Any) -> None:
         path = case.path_parameters or {}
-        if case.method == "DELETE" and "item_id" not in path and self._random.random() < 0.7:
-            return  # some must be left for the others
+        if case.method == "DELETE" and "item_id" not in path:
+            self._put_oldest_into(path)
+            return
         # Only background responses can be cancelled and followed, and they are few.
         responses = self._random.choice(("response", "background"))
         for name, prefix, kind in (("response_id", "resp", responses), ("conversation_id", "conv", "conversation")):
@@ -146,6 +147,12 @@ class _KnownIds:
         if 0 < len(key := headers.get("Idempotency-Key") or "") <= 255:
             self._keys += 1
             headers["Idempotency-Key"] = f"{self._keys}-{key}"[:255]
+
+    def _put_oldest_into(self, path: dict[str, Any]) -> None:
+        """What is to be deleted: the newest ones must be left for the other operations."""
+        for name, prefix, kind in (("response_id", "resp", "response"), ("conversation_id", "conv", "conversation")):
+            if str(path.get(name, "")).startswith(prefix) and len(self._ids[kind]) > 8:
+                path[name] = self._ids[kind].pop(0)
 
     def learn_from(self, case: Any, response: Any) -> None:
         if response.status_code != 200 or "json" not in response.headers.get("content-type", [""])[0]:
