@@ -23,11 +23,16 @@ from tests.conftest import ROOT
 
 _CONTOSO, _KEPT = mint_key("contoso")
 _FABRIKAM, _OTHER = mint_key("fabrikam")
+_FOLLOWERS = 20
 
 
 @pytest.fixture(scope="module")
 def host(azurite: Azurite) -> Iterator[DevHost]:
-    env = {"HOSTING_API_KEYS": f"{_KEPT.entry},{_OTHER.entry}", "HOSTING_REQUEST_BODY_SECONDS": "1"}
+    env = {
+        "HOSTING_API_KEYS": f"{_KEPT.entry},{_OTHER.entry}",
+        "HOSTING_REQUEST_BODY_SECONDS": "1",
+        "HOSTING_MAX_STREAMS_PER_TENANT": str(_FOLLOWERS),
+    }
     with start_devhost(ROOT, env=env, storage=azurite.connection_string, grace=0.5) as running:
         yield running
 
@@ -182,6 +187,49 @@ def test_bodies_that_trickle_keep_nobody_else_waiting(host: DevHost) -> None:
     finally:
         for connection in connections:
             connection.close()
+
+
+def test_followers_beyond_the_limit_are_turned_away_and_places_come_back(host: DevHost) -> None:
+    body = json.dumps({"input": "[[slow 400 50]]", "background": True, "stream": True}).encode()
+    address = urlsplit(host.base_url)
+    with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
+        connection.sendall(raw("POST", "/v1/responses", body))
+        received = b""
+        while b'"id":"' not in received:
+            received += connection.recv(65536)
+    identifier = received.split(b'"id":"')[1].split(b'"')[0].decode()
+    follow = raw("GET", f"/v1/responses/{identifier}?stream=true")
+    connections = [
+        socket.create_connection((address.hostname, address.port), timeout=20) for _ in range(2 * _FOLLOWERS)
+    ]
+    try:
+        for connection in connections:
+            connection.sendall(follow)
+        statuses = [connection.recv(12) for connection in connections]
+        assert statuses.count(b"HTTP/1.1 429") >= _FOLLOWERS
+        assert set(statuses) == {b"HTTP/1.1 200", b"HTTP/1.1 429"}
+        still_answers(host)
+    finally:
+        for connection in connections:
+            connection.close()
+    deadline = time.monotonic() + 20
+    while True:  # until the worker has noticed
+        with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
+            connection.sendall(follow)
+            if connection.recv(12) == b"HTTP/1.1 200":
+                break
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert exchange(host, raw("POST", f"/v1/responses/{identifier}/cancel")).json["status"] == "cancelled"
+
+
+def test_a_follower_that_asks_for_the_head_only_is_answered_at_once(host: DevHost) -> None:
+    running = create(host, input="[[slow 400 50]]", background=True)
+    began = time.monotonic()
+    answer = exchange(host, raw("HEAD", f"/v1/responses/{running['id']}"))
+    assert (answer.status, answer.body) == (200, b"")
+    assert time.monotonic() - began < 10
+    exchange(host, raw("POST", f"/v1/responses/{running['id']}/cancel"))
 
 
 def test_nobody_without_a_key_has_a_body_read(host: DevHost) -> None:
