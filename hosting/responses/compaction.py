@@ -41,6 +41,12 @@ _CALL_LIMIT = 400
 _LIMIT = 24_000
 """Of all together. What is oldest goes first."""
 
+_LONGEST = 1_000_000
+"""Characters of content that can be of this server: some 300,000 at most. A client can send any, and JSON that counts as one
+text when a body is checked may be eight million values."""
+_HIGHEST = 2**53
+"""Of a number in it. Python's have no end, and can't be printed from 4,300 digits on."""
+
 _OPENING = "Summary of this conversation so far. The messages before it are complete; this is what came between them."
 
 
@@ -185,7 +191,7 @@ def _encode(record: Json) -> str:
 
 def _decode(content: object) -> Json | None:
     """The record, None for anything that `_encode` did not make. Never raises."""
-    if not isinstance(content, str):
+    if not isinstance(content, str) or len(content) > _LONGEST:
         return None
     try:
         document: object = json.loads(base64.b64decode(content, validate=True))
@@ -199,7 +205,7 @@ def _decode(content: object) -> Json | None:
     omitted = fields.get("omitted")
     return {
         "entries": list(_entries(fields.get("entries"))),
-        "omitted": omitted if type(omitted) is int and omitted > 0 else 0,
+        "omitted": omitted if type(omitted) is int and 0 < omitted < _HIGHEST else 0,
     }
 
 
@@ -208,5 +214,5 @@ def _entries(value: object) -> Iterator[Json]:
         if isinstance(entry, dict):
             fields = cast("Json", entry)
             after, text = fields.get("after"), fields.get("text")
-            if type(after) is int and isinstance(text, str):
+            if type(after) is int and abs(after) < _HIGHEST and isinstance(text, str):
                 yield {"after": after, "text": text}

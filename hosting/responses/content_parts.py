@@ -12,6 +12,8 @@ from hosting.responses.media import check_url, decode_inline
 
 __all__ = [
     "INPUT_PARTS",
+    "check_outputs",
+    "check_result",
     "normalize_loose_part",
     "normalize_output",
     "normalize_parts",
@@ -104,6 +106,28 @@ def normalize_screenshot(output: Fields, *, allow_private_urls: bool = False) ->
     image = _image(output, allow_private_urls) if output.has("image_url") or output.has("file_id") else {}
     image.pop("detail", None)
     return {"type": "computer_screenshot"} | image
+
+
+def check_outputs(call: Fields, *, allow_private_urls: bool = False) -> None:
+    """The images that a code interpreter has made: each becomes a content with its URL, as one of a message does."""
+    outputs = call.value("outputs")
+    for index, value in enumerate(cast("list[object]", outputs) if isinstance(outputs, list) else []):
+        if isinstance(value, dict) and isinstance(url := cast("Json", value).get("url"), str):
+            _check_image(url, f"{call.path('outputs')}[{index}].url", allow_private_urls)
+
+
+def check_result(call: Fields, *, allow_private_urls: bool = False) -> None:
+    """The image that was made: base64, or a URL."""
+    result = call.value("result")
+    if isinstance(result, str) and "://" in result[:16]:
+        _check_image(result, call.path("result"), allow_private_urls)
+
+
+def _check_image(url: str, param: str, allow_private_urls: bool) -> None:
+    if url[:5].lower() == "data:":
+        decode_inline("data:" + url[5:], param, image=True)
+    else:
+        check_url(url, param, allow_private=allow_private_urls)
 
 
 def _text(part: Fields) -> str:

@@ -10,6 +10,8 @@ from typing import Any, cast
 from hosting.ids import item_id
 from hosting.responses.content_parts import (
     INPUT_PARTS,
+    check_outputs,
+    check_result,
     normalize_loose_part,
     normalize_output,
     normalize_parts,
@@ -196,6 +198,10 @@ def _normalize_item(kind: str, fields: Fields, entry: Json, allow_private_urls: 
             if screenshot is None:
                 raise InvalidRequest.missing(fields.path("output"))
             item["output"] = normalize_screenshot(screenshot, allow_private_urls=allow_private_urls)
+        case "code_interpreter_call":
+            check_outputs(fields, allow_private_urls=allow_private_urls)
+        case "image_generation_call":
+            check_result(fields, allow_private_urls=allow_private_urls)
         case _:
             pass
     if kind in ("message", "function_call", "function_call_output"):

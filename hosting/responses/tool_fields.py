@@ -12,6 +12,9 @@ type Json = dict[str, Any]
 _MODES = ("none", "auto", "required")
 _FORMATS = ("text", "json_object", "json_schema")
 _NAME_LENGTH = 128
+_MOST_TOOLS = 128
+"""As many as the API takes. agent-framework compares each with all before it: 9,000 of them would hold up the process for 20
+seconds, 40,000 for minutes."""
 
 
 def parse_tools(body: Fields) -> tuple[Json, ...]:
@@ -22,7 +25,10 @@ def parse_tools(body: Fields) -> tuple[Json, ...]:
     """
     tools: list[Json] = []
     names: set[str] = set()
-    for index, value in enumerate(body.array("tools") or []):
+    given = body.array("tools") or []
+    if len(given) > _MOST_TOOLS:
+        raise InvalidRequest.array_too_long("tools", _MOST_TOOLS, len(given))
+    for index, value in enumerate(given):
         tool = Fields(value, f"tools[{index}]")
         if tool.required_string("type") == "function":
             name = tool.required_string("name", max_length=_NAME_LENGTH)

@@ -25,6 +25,8 @@ _ASKED_BY: Mapping[str, tuple[RequestKind, str]] = {
     "function_call": ("call", "call_id"),
     "computer_call": ("computer", "call_id"),
 }
+_MOST_VALUES = 200_000
+"""Of an answer in JSON. Where the body was checked, it was one text."""
 _NAMES: Mapping[RequestKind, str] = {
     "approval": "approval request found for approval response with approval_request_id",
     "call": "tool call found for function call output with call_id",
@@ -120,7 +122,9 @@ def _invalid(call_id: str, reason: str) -> InvalidRequest:
 
 
 def _parsed(text: str) -> Any:
-    """The value of a JSON text; `text` itself when it is none."""
+    """The value of a JSON text; `text` itself when it is none, or one of more values than a body may have."""
+    if sum(map(text.count, ",[{")) > _MOST_VALUES:
+        return text
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
