@@ -1,6 +1,6 @@
 """One run of an agent: from a validated request to the record of a turn, whoever drives it and wherever its events go."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from hosting.responses import (
     options_from_request,
 )
 from hosting.responses.approvals import check_approvals, declined
+from hosting.server.answer import Emit
 from hosting.server.workflow_session import WorkflowSession
 from hosting.state import (
     CurrentTurn,
@@ -28,13 +29,10 @@ from hosting.state import (
 )
 from hosting.storage import Json
 
-__all__ = ["AgentRun", "Emit", "Event"]
+__all__ = ["AgentRun"]
 
 _REMEMBERED = 8
 """Messages before this turn that are looked at for calls without a result: those of the last turn, with some to spare."""
-
-type Event = dict[str, Any]
-type Emit = Callable[[Sequence[Event]], Awaitable[None]]
 
 
 class AgentRun:

@@ -7,16 +7,16 @@ it returns a TextResponse, an async iterable of events, or a generator of them.
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
 from typing import Any, Literal, cast
 
 from hosting import telemetry
-from hosting.responses import Event
 from hosting.responses.builders import CHECKPOINT, closing
+from hosting.server.answer import Checkpoint, Emit
 from hosting.server.context import ExitForRecovery, ResponseContext
 from hosting.server.transcript import INTERRUPTED, HandlerFault, Transcript
 
-__all__ = ["Emit", "Ending", "ResponseHandler", "ResponseNotCreated", "check_handler", "run_handler"]
+__all__ = ["Ending", "ResponseHandler", "ResponseNotCreated", "check_handler", "run_handler"]
 
 _log = logging.getLogger(__name__)
 
@@ -24,12 +24,6 @@ type Json = dict[str, Any]
 
 type ResponseHandler = Callable[[Mapping[str, Any], ResponseContext, asyncio.Event], Any]
 """See above. The request is the parsed body."""
-
-type Emit = Callable[[Sequence[Event]], Awaitable[None]]
-"""Puts events on the wire. What it raises ends the run and comes out of run_handler."""
-
-type Checkpoint = Callable[[Json], Awaitable[None]]
-"""Stores a snapshot of the response."""
 
 type Ending = Literal["finished", "cancelled", "deferred"]
 """How a run ended. finished, cancelled: the transcript is final. deferred: it is not; another process goes on."""

@@ -149,10 +149,13 @@ class _KnownIds:
             headers["Idempotency-Key"] = f"{self._keys}-{key}"[:255]
 
     def _put_oldest_into(self, path: dict[str, Any]) -> None:
-        """What is to be deleted: the newest ones must be left for the other operations."""
+        """What is to be deleted: the newest ones, and those with items, must be left for the other operations."""
+        kept = {conversation for conversation, _ in self._items}
         for name, prefix, kind in (("response_id", "resp", "response"), ("conversation_id", "conv", "conversation")):
-            if str(path.get(name, "")).startswith(prefix) and len(self._ids[kind]) > 8:
-                path[name] = self._ids[kind].pop(0)
+            free = [known for known in self._ids[kind][:-8] if known not in kept]
+            if free and str(path.get(name, "")).startswith(prefix):
+                path[name] = free[0]
+                self._ids[kind].remove(free[0])
 
     def learn_from(self, case: Any, response: Any) -> None:
         if response.status_code != 200 or "json" not in response.headers.get("content-type", [""])[0]:
