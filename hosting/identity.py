@@ -19,11 +19,12 @@ from typing import Any, cast
 from hosting.keys import check_key, parse_keys
 from hosting.settings import Settings
 
-__all__ = ["Caller", "Identity", "NotAuthenticated"]
+__all__ = ["Caller", "Identity", "NotAuthenticated", "names_a_caller"]
 
 _log = logging.getLogger(__name__)
 
 _PRINCIPAL = "x-ms-client-principal"
+_BEARER, _PLAIN_KEY, _SITE = "authorization", "api-key", "sec-fetch-site"
 _ENTRA = "aad"
 """What Easy Auth calls Entra."""
 _TENANT_CLAIMS = ("tid", "http://schemas.microsoft.com/identity/claims/tenantid")
@@ -33,6 +34,12 @@ _USER_CLAIMS = (
     "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/nameidentifier",
     "sub",
 )
+
+
+def names_a_caller(header: str) -> bool:
+    """Whether it depends on this header (in lower case) who is calling. Two of them would be two callers: whoever reads a
+    request refuses it, because `Identity` sees one value of each."""
+    return header in (_BEARER, _PLAIN_KEY, _SITE) or header.startswith(_PRINCIPAL)
 
 
 class NotAuthenticated(Exception):
@@ -76,7 +83,7 @@ class Identity:
                 # Keys and Easy Auth name tenants independently: the prefix keeps a key's "contoso" from a claim's.
                 return Caller(f"key:{known.tenant}", known.user)
         if self._open:
-            if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+            if headers.get(_SITE) in ("cross-site", "same-site"):
                 # Any page that a developer looks at could send requests to the laptop's own address.
                 raise NotAuthenticated("Requests of web pages need a key.", presented=False)
             return Caller("development")
@@ -86,10 +93,10 @@ class Identity:
 
 
 def _presented_key(headers: Mapping[str, str]) -> str | None:
-    scheme, _, value = headers.get("authorization", "").partition(" ")
+    scheme, _, value = headers.get(_BEARER, "").partition(" ")
     if scheme.lower() == "bearer" and value.strip():
         return value.strip()
-    return headers.get("api-key") or None
+    return headers.get(_PLAIN_KEY) or None
 
 
 def _easy_auth_caller(headers: Mapping[str, str]) -> Caller:

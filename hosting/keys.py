@@ -70,13 +70,16 @@ def parse_keys(setting: str) -> dict[str, ApiKey]:
             continue
         match = _ENTRY.fullmatch(entry)
         if match is None:
+            itself = " but the key itself, which belongs to the client alone" if _KEY.fullmatch(entry) else ""
             raise ConfigurationError(
-                f"HOSTING_API_KEYS: entry {number} is not <tenant>:<key id>:<salt>:<hash>[:<user>]; "
-                "`python -m hosting.keys new TENANT` prints one"
+                f"HOSTING_API_KEYS: entry {number} is not <tenant>:<key id>:<salt>:<hash>[:<user>]{itself}; "
+                '`python -m hosting.keys new TENANT` prints one. See docs/deploy.md, "Who may call".'
             )
         key = ApiKey(match[1], match[2], match[3], match[4], match[5])
         if key.key_id in keys:
-            raise ConfigurationError(f"HOSTING_API_KEYS: entry {number} repeats the key id {key.key_id}")
+            raise ConfigurationError(
+                f'HOSTING_API_KEYS: entry {number} repeats the key id {key.key_id}. See docs/deploy.md, "Who may call".'
+            )
         keys[key.key_id] = key
     return keys
 

@@ -5,7 +5,8 @@
     OpenAI         OPENAI_API_KEY and OPENAI_MODEL; OPENAI_BASE_URL for a server that speaks the same protocol
 
 Azure wins when both are complete. A group that is begun but not complete is an error, not a reason to run the demo agent;
-only a lone OPENAI_API_KEY on a laptop is none, since it may be there for other programs.
+only OPENAI_API_KEY and OPENAI_BASE_URL without a model are none on a laptop, since they may be there for other programs.
+`agent_app` logs at the start what is missing, and does not stop: an app may make its client in a way of its own.
 The names are agent-framework's own, except AZURE_OPENAI_DEPLOYMENT. Its AZURE_OPENAI_CHAT_MODEL and OPENAI_CHAT_MODEL
 count too, and AZURE_OPENAI_API_VERSION and OPENAI_ORG_ID are read by the framework itself.
 """
@@ -21,11 +22,12 @@ from hosting.settings import ConfigurationError
 if TYPE_CHECKING:
     from agent_framework import BaseChatClient
 
-__all__ = ["create_chat_client", "model_arguments"]
+__all__ = ["create_chat_client", "missing_setting", "model_arguments"]
 
 _log = logging.getLogger(__name__)
 
 _AZURE_MODEL = ("AZURE_OPENAI_CHAT_MODEL", "AZURE_OPENAI_MODEL", "AZURE_OPENAI_DEPLOYMENT")
+_SCHEMES = ("https://", "http://")
 _OPENAI_MODEL = ("OPENAI_CHAT_MODEL", "OPENAI_MODEL")
 
 
@@ -40,6 +42,8 @@ def create_chat_client(env: Mapping[str, str] | None = None) -> "BaseChatClient[
     """
     arguments: dict[str, Any] | None = model_arguments(env)
     if arguments is None:
+        if missing := missing_setting(env):
+            _log.warning("%s Until then the demo agent answers.", missing)
         return None
     try:
         client = importlib.import_module("agent_framework.openai").OpenAIChatClient
@@ -62,6 +66,22 @@ def model_arguments(env: Mapping[str, str] | None = None) -> dict[str, str] | No
     Raises ConfigurationError that names the missing setting.
     """
     values = os.environ if env is None else env
+    arguments, problem = _read(values)
+    if problem and not _for_other_programs(values):
+        raise ConfigurationError(problem)
+    return arguments
+
+
+def missing_setting(env: Mapping[str, str] | None = None) -> str | None:
+    """One line that names the setting without which the ones that are there make no model; None when there is none.
+
+    As cheap as `model_arguments`, and it says more: also what a laptop may do without. No value is in it.
+    """
+    return _read(os.environ if env is None else env)[1]
+
+
+def _read(values: Mapping[str, str]) -> tuple[dict[str, str] | None, str | None]:
+    """The arguments, or what is wrong with the settings, or neither."""
 
     def given(*names: str) -> str:
         return next((name for name in names if values.get(name, "").strip()), "")
@@ -69,29 +89,40 @@ def model_arguments(env: Mapping[str, str] | None = None) -> dict[str, str] | No
     def first(*names: str) -> str:
         return values.get(given(*names), "").strip()
 
-    endpoint, model, key = first("AZURE_OPENAI_ENDPOINT"), first(*_AZURE_MODEL), first("AZURE_OPENAI_API_KEY")
-    if endpoint or model or key:
+    if begun := given("AZURE_OPENAI_ENDPOINT", *_AZURE_MODEL, "AZURE_OPENAI_API_KEY"):
+        endpoint, model, key = first("AZURE_OPENAI_ENDPOINT"), first(*_AZURE_MODEL), first("AZURE_OPENAI_API_KEY")
         if not endpoint:
-            raise _missing("AZURE_OPENAI_ENDPOINT", given(*_AZURE_MODEL, "AZURE_OPENAI_API_KEY"))
+            return None, _missing("AZURE_OPENAI_ENDPOINT", begun)
+        if not endpoint.lower().startswith(_SCHEMES):
+            return None, _no_address("AZURE_OPENAI_ENDPOINT")
         if not model:
-            raise _missing("AZURE_OPENAI_MODEL", "AZURE_OPENAI_ENDPOINT")
+            return None, _missing("AZURE_OPENAI_MODEL", begun)
         # The portal shows the endpoint with and without the path that the client adds.
         address = endpoint.rstrip("/").removesuffix("/openai/v1")
-        return {"model": model, "azure_endpoint": address} | ({"api_key": key} if key else {})
+        return {"model": model, "azure_endpoint": address} | ({"api_key": key} if key else {}), None
 
-    model, key, base = first(*_OPENAI_MODEL), first("OPENAI_API_KEY"), first("OPENAI_BASE_URL")
-    if not (model or key):
-        return None
-    if not key:
-        raise _missing("OPENAI_API_KEY", given(*_OPENAI_MODEL))
-    if not model:
-        if values.get("AZURE_FUNCTIONS_ENVIRONMENT") == "Development":
-            # Many laptops have the key for other programs. Deployed, it can only be a forgotten setting.
-            _log.warning("OPENAI_API_KEY is set but OPENAI_MODEL is not: the demo agent answers until you set it")
-            return None
-        raise _missing("OPENAI_MODEL", "OPENAI_API_KEY")
-    return {"model": model, "api_key": key} | ({"base_url": base} if base else {})
+    if begun := given(*_OPENAI_MODEL, "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        model, key, base = first(*_OPENAI_MODEL), first("OPENAI_API_KEY"), first("OPENAI_BASE_URL")
+        if base and not base.lower().startswith(_SCHEMES):
+            return None, _no_address("OPENAI_BASE_URL")
+        if not key:
+            return None, _missing("OPENAI_API_KEY", begun)
+        if not model:
+            return None, _missing("OPENAI_MODEL", begun)
+        return {"model": model, "api_key": key} | ({"base_url": base} if base else {}), None
+    return None, None
 
 
-def _missing(name: str, given: str) -> ConfigurationError:
-    return ConfigurationError(f"{given} is set but {name} is not: set {name}, or unset {given} to run the demo agent.")
+def _for_other_programs(values: Mapping[str, str]) -> bool:
+    """Whether these settings need not be meant for us: many laptops have the key. Deployed, the model can only be forgotten."""
+    ours = ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY", *_AZURE_MODEL, *_OPENAI_MODEL)
+    laptop = values.get("AZURE_FUNCTIONS_ENVIRONMENT") == "Development"
+    return laptop and not any(values.get(name, "").strip() for name in ours)
+
+
+def _no_address(name: str) -> str:
+    return f'{name} is no https:// address. See README.md, "Put your agent in".'
+
+
+def _missing(name: str, given: str) -> str:
+    return f'{given} is set but {name} is not: set it too, or unset {given}. See README.md, "Put your agent in".'

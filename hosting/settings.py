@@ -45,6 +45,17 @@ class Settings(BaseModel):
     max_input_items: int = Field(2000, alias="HOSTING_MAX_INPUT_ITEMS", ge=1, le=100_000)
     """Most items in the `input` of a request. Clients without server-side state resend whole conversations."""
 
+    max_history_bytes: int = Field(32 * 1024 * 1024, alias="HOSTING_MAX_HISTORY_BYTES", ge=1024)
+    """Most that is read of what a turn goes on from, or refers to, in bytes. The same as a client may send that keeps its
+    conversation itself."""
+
+    max_working_bytes: int = Field(256 * 1024 * 1024, alias="HOSTING_MAX_WORKING_BYTES", ge=0)
+    """Most that requests and runs of one process have in hand, of bodies and of stored data, in bytes as they are on the wire;
+    0 for no limit. In memory it is some three times as much. Raise it with INSTANCE_MEMORY_MB."""
+
+    max_working_bytes_per_tenant: int = Field(128 * 1024 * 1024, alias="HOSTING_MAX_WORKING_BYTES_PER_TENANT", ge=0)
+    """The same for one tenant; 0 for no limit."""
+
     max_runs: int = Field(500, alias="HOSTING_MAX_RUNS", ge=0)
     """Most foreground runs at a time in one process, and most bodies that arrive at a time; 0 for no limit. A last resort:
     in Azure, HTTP_CONCURRENCY in infra/ comes first."""
@@ -125,11 +136,13 @@ class Settings(BaseModel):
 
 
 def load_settings(env: Mapping[str, str] | None = None) -> Settings:
-    """The settings of the environment, or of `env` alone. Raises ConfigurationError that names each wrong one."""
+    """The settings of the environment, or of `env` alone. Raises ConfigurationError that names each wrong one, on one line,
+    and repeats no value: somebody may have put a secret into the wrong setting."""
     values = os.environ if env is None else env
     try:
         # An empty app setting means "not set": the portal can't delete one that a template declares.
         return Settings.model_validate({name: value for name, value in values.items() if value != ""})
     except ValidationError as error:
-        wrong = "; ".join(f"{fault['loc'][0]}: {fault['msg']}" for fault in error.errors())
-        raise ConfigurationError(f"Check the app settings. {wrong}") from None
+        wrong = "; ".join(f"{fault['loc'][0]}: {fault['msg']}" for fault in error.errors(include_input=False))
+    # Outside of the except block: pydantic's error holds the values, and whatever logs ours could follow it there.
+    raise ConfigurationError(f'{wrong}. See docs/deploy.md, "App settings".')

@@ -70,12 +70,12 @@ async def invoke(request: InvocationRequest) -> AsyncIterator[Any]:
 @app.get_invocation_handler
 async def follow(request: InvocationRequest) -> AsyncIterator[Any]:
     """Follow from where the client is: `after`, or the Last-Event-ID of SSE."""
+    after = last_seen(request)
     try:
         stream = await streams.get(request.invocation_id)
     except EventStreamNotFoundError:
         raise unknown() from None
-    after = (request.query.get("after") or [request.headers.get("last-event-id", "")])[-1]
-    return stream.subscribe(after=int(after) if after.isascii() and after.isdigit() else None)
+    return stream.subscribe(after=after)
 
 
 @app.cancel_invocation_handler
@@ -86,6 +86,16 @@ async def cancel(request: InvocationRequest) -> dict[str, Any]:
         raise unknown()
     await run.cancel()
     return {"id": request.invocation_id, "status": "cancelling"}
+
+
+def last_seen(request: InvocationRequest) -> int | None:
+    """The number of the last event that the client has; None for none. What a client sends has any length and any form."""
+    after = (request.query.get("after") or [request.headers.get("last-event-id", "")])[-1]
+    if not after:
+        return None
+    if not (after.isascii() and after.isdigit() and len(after) <= 9):
+        raise ApiError.invalid_value("after", "Invalid 'after': expected an integer from 0 to 999999999.")
+    return int(after)
 
 
 def unknown() -> ApiError:

@@ -1,13 +1,14 @@
 """From an agent to a Functions app."""
 
-import logging
 import os
 from collections.abc import Mapping
 from datetime import timedelta
 
 from hosting.functions.app_object import AgentApp
 from hosting.functions.http import register_http
+from hosting.functions.log_levels import set_log_levels
 from hosting.functions.retention import register_retention
+from hosting.functions.settings_check import check_settings
 from hosting.functions.shutdown import Shutdown
 from hosting.functions.tasks import register_tasks
 from hosting.functions.telemetry import set_up_telemetry
@@ -32,14 +33,14 @@ def agent_app(
     `@app.response_handler`.
 
     `options` switch on what the seed has off by default: running background responses again after a crash, and steering.
-    The settings are checked here, so that a wrong one stops the app from loading and is named in its log. Raises
-    ConfigurationError.
+    The settings are checked here, so that a wrong one stops the app from loading and is named in its log; one that nothing
+    reads, and a model that is half configured, are warnings there. Raises ConfigurationError.
     """
     settings = load_settings()
     check_connection(os.environ, settings.storage_connection)
-    # The SDK logs each request at INFO, and the Functions host sends INFO on to Application Insights, which bills it.
-    logging.getLogger("azure.core.pipeline.policies.http_logging_policy").setLevel(logging.WARNING)
     flush_telemetry = set_up_telemetry(os.environ, development=settings.development)
+    set_log_levels()
+    check_settings(settings, os.environ)  # after telemetry, which takes its warnings along
     shutdown = Shutdown()
     store: Store | None = None
 

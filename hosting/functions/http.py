@@ -11,6 +11,7 @@ from azurefunctions.extensions.http import fastapi  # pyright: ignore[reportMiss
 from starlette.requests import ClientDisconnect
 
 from hosting.functions.durable_client import DurableApp
+from hosting.read_budget import charge
 from hosting.responses import ApiError
 from hosting.server import ClientGone, Request, Response, ResponsesServer
 
@@ -46,12 +47,22 @@ def _from_http(request: fastapi.Request) -> Request:
     for name, value in request.query_params.multi_items():
         query.setdefault(name, []).append(value)
 
+    headers: dict[str, str] = {}
+    repeated: set[str] = set()
+    for name, value in request.headers.items():
+        name = name.lower()
+        if name in headers:
+            repeated.add(name)
+            value = f"{headers[name]}, {value}"
+        headers[name] = value
+
     async def read(limit: int) -> bytes:
         chunks: list[bytes] = []
         size = 0
         try:
             async for chunk in request.stream():
                 size += len(chunk)
+                charge(len(chunk))
                 if size > limit:
                     raise ApiError.request_too_large(limit)
                 chunks.append(chunk)
@@ -66,10 +77,11 @@ def _from_http(request: fastapi.Request) -> Request:
     return Request(
         method=request.method,
         path=request.url.path,
-        headers={name.lower(): value for name, value in request.headers.items()},
+        headers=headers,
         query=query,
         path_params={name: str(value) for name, value in request.path_params.items()},
         read=read,
+        repeated=frozenset(repeated),
         disconnected=disconnected,
     )
 

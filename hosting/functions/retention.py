@@ -10,7 +10,7 @@ import azure.functions as func
 from hosting.functions.durable_client import DurableApp
 from hosting.functions.shutdown import Shutdown
 from hosting.settings import Settings
-from hosting.state.retention import Limits, Retention, Sweep
+from hosting.state.retention import Retention, Sweep, TickLimits
 from hosting.state.retention_blobs import sweep_values
 from hosting.state.retention_rows import Lifetimes, RowSweep, response_runs
 from hosting.storage import AppendBlobs, StorageError, Store, connect_append_blobs
@@ -30,7 +30,7 @@ def register_retention(
     app: DurableApp, settings: Settings, open_store: Callable[[], Store], shutdown: Shutdown
 ) -> None:
     """Add the timer to `app`. `open_store` gives the store of the process; it is called inside the event loop. Raises
-    ValueError for a malformed `TASKS_*_SECONDS` setting."""
+    ConfigurationError for a malformed `TASKS_*_SECONDS` setting."""
     tasks = TaskOptions.from_environment()
     blobs: AppendBlobs | None = None
 
@@ -58,7 +58,7 @@ def make_retention(
     tasks: TaskOptions | None = None,
     *,
     clock: Callable[[], float] = time.time,
-    limits: Limits | None = None,
+    limits: TickLimits | None = None,
 ) -> Retention:
     """The work of one tick: rows, then streams, then values that rows have left behind."""
     options = tasks or TaskOptions()
@@ -83,5 +83,5 @@ def make_retention(
         return await sweep_values(store, token, now=clock())
 
     sweeps = [Sweep("rows", rows.page), Sweep("streams", streams), Sweep("values", values)]
-    chosen = limits or Limits(seconds=settings.retention_seconds)
+    chosen = limits or TickLimits(seconds=settings.retention_seconds)
     return Retention(store, sweeps, limits=chosen, clock=clock)

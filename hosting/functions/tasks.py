@@ -63,8 +63,8 @@ def register_tasks(
     """Add the functions that tasks need to `app`, and make tasks work in this process.
 
     `open_store` gives the store of the process; it is called inside the event loop, when a task is first started, driven or
-    looked for. On `shutdown` running handlers are told, and their leases given back. Raises ValueError for a malformed
-    `TASKS_*_SECONDS` setting.
+    looked for. On `shutdown` running handlers are told, and their leases given back. Raises ConfigurationError for a
+    malformed `TASKS_*_SECONDS` setting.
     """
     chosen = options or TaskOptions.from_environment()
     driver = DurableDriver(app.durable_client)

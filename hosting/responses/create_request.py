@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from hosting.responses.errors import ApiError, InvalidRequest
 from hosting.responses.fields import Fields
+from hosting.responses.includes import parse_include
 from hosting.responses.input_items import has_substance, normalize_input, with_ids
 from hosting.responses.json_body import check_depth
 from hosting.responses.tool_fields import parse_text, parse_tool_choice, parse_tools
@@ -19,6 +20,7 @@ __all__ = ["CreateRequest", "parse_create_request", "parse_metadata", "stored_in
 type Json = dict[str, Any]
 
 _TRUNCATIONS = ("auto", "disabled")
+_FEWEST_OUTPUT_TOKENS = 16
 _SERVICE_TIERS = ("auto", "default", "flex", "scale", "priority", "fast", "ultrafast")
 
 
@@ -102,13 +104,13 @@ def parse_create_request(
         stream_options=_stream_options(read, stream),
         background=_background(background, store),
         store=True if store is None else store,
-        include=tuple(read.strings("include")),
+        include=parse_include(read),
         metadata=parse_metadata(read),
         tools=parse_tools(read),
         tool_choice=parse_tool_choice(read),
         parallel_tool_calls=read.boolean("parallel_tool_calls"),
         max_tool_calls=read.integer("max_tool_calls", minimum=0),
-        max_output_tokens=read.integer("max_output_tokens", minimum=1),
+        max_output_tokens=read.integer("max_output_tokens", minimum=_FEWEST_OUTPUT_TOKENS),
         temperature=read.decimal("temperature", minimum=0, maximum=2),
         top_p=read.decimal("top_p", minimum=0, maximum=1),
         top_logprobs=read.integer("top_logprobs", minimum=0, maximum=20),
@@ -119,7 +121,7 @@ def parse_create_request(
         reasoning=_reasoning(read),
         text=parse_text(read),
         prompt=_prompt(read),
-        prompt_cache_key=read.string("prompt_cache_key"),
+        prompt_cache_key=_prompt_cache_key(read),
         safety_identifier=read.string("safety_identifier", max_length=128),
         user=read.string("user"),
     )
@@ -205,6 +207,14 @@ def _background(background: bool, store: bool | None) -> bool:
     if background and store is False:
         raise ApiError.unsupported("background", "Background mode requires 'store' to be true.")
     return background
+
+
+def _prompt_cache_key(read: Fields) -> str | None:
+    options = read.nested("prompt_cache_options")
+    if options is not None and options.boolean("prewarm"):
+        # The other options are hints, which may be ignored. This one asks for no run, and a run has consequences.
+        raise ApiError.unsupported(options.path("prewarm"), "Prewarming of the prompt cache is not supported.")
+    return read.string("prompt_cache_key", max_length=64)
 
 
 def _reasoning(read: Fields) -> Json | None:

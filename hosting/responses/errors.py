@@ -90,6 +90,16 @@ class ApiError(Exception):
         )
 
     @staticmethod
+    def context_too_long(limit: int) -> "InvalidRequest":
+        """What a request goes on from or refers to has more than `limit` bytes. (OpenAI counts tokens, and means the same.)"""
+        return InvalidRequest(
+            f"The conversation that this request continues, or the items that it refers to, exceed the limit of {limit} bytes. "
+            "Start a new conversation, or make this one shorter with /v1/responses/compact.",
+            param="input",
+            code="context_length_exceeded",
+        )
+
+    @staticmethod
     def model_not_found(model: str) -> "InvalidRequest":
         """The request names a model (here: an agent) that the app does not have."""
         return InvalidRequest(
@@ -116,7 +126,7 @@ class ApiError(Exception):
         """DELETE of a response that is still running."""
         return InvalidRequest("Cannot delete an in-flight response.", param="response_id")
 
-    # 401, 403
+    # 401
 
     @staticmethod
     def invalid_api_key(message: str = "Incorrect API key provided.") -> "ApiError":
@@ -133,11 +143,6 @@ class ApiError(Exception):
     def missing_api_key(message: str = "You didn't provide an API key.") -> "ApiError":
         """401 for a request that says nothing about its caller. The code is null, as at OpenAI."""
         return ApiError(message, status=401, type=_INVALID_REQUEST, headers={"www-authenticate": "Bearer"})
-
-    @staticmethod
-    def permission_denied(message: str) -> "ApiError":
-        """403, for a caller who is known but lacks a right. Ids of others are 404, never this."""
-        return ApiError(message, status=403, type=_INVALID_REQUEST, code="permission_denied")
 
     # 404, 405
 

@@ -103,10 +103,7 @@ def normalize_input(value: object, *, allow_private_urls: bool = False) -> list[
         identifier = item.get("id")
         if identifier is not None:
             if identifier in seen:
-                raise InvalidRequest(
-                    f"Duplicate item found with id {identifier}. Remove duplicate items from your input and try again.",
-                    param="input",
-                )
+                raise InvalidRequest.duplicate_item("input", identifier)
             seen.add(identifier)
         items.append(item)
     return items

@@ -133,9 +133,10 @@ def _parsed(text: str) -> Any:
 
 def _reason(error: Any) -> str:
     first: Json = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = ".".join(map(str, first["loc"]))
+    place = shortened(".".join(map(str, first["loc"])))  # keys of the answer are in it
     # What a validator of the app says may be meant for its developer.
-    text = "the value is not valid" if first["type"] in ("value_error", "assertion_error") else str(first["msg"])
+    private = first["type"] in ("value_error", "assertion_error")
+    text = "the value is not valid" if private else shortened(str(first["msg"]), 512)
     return f"{place}: {text}" if place else text
 
 

@@ -19,6 +19,7 @@ from hosting.server.background_run import CANCELLED_GENERATION, AgentNotLoaded, 
 from hosting.server.caller import RequestFacts
 from hosting.server.options import ResponsesServerOptions
 from hosting.server.targets import Targets
+from hosting.server.working_memory import WorkingMemory
 from hosting.settings import Settings
 from hosting.state import StoredResponse, TaskRef, Turn, Turns
 from hosting.state.conversation_row import ConversationLocked, ConversationNotFound, owned
@@ -80,18 +81,20 @@ class BackgroundResponses:
         options: ResponsesServerOptions,
         settings: Settings,
         open_store: Callable[[], Store],
+        memory: WorkingMemory,
     ) -> None:
         self._options, self._open_store = options, open_store
 
         async def run(ctx: TaskContext[dict[str, Any]]) -> Any:
-            return await BackgroundRun(
+            run = BackgroundRun(
                 ctx,
-                Work(**ctx.input),
                 targets,
                 open_store(),
+                memory,
                 resilient=options.resilient_background,
-                max_recoveries=settings.max_recoveries,
-            ).run()
+                settings=settings,
+            )
+            return await run.run()
 
         self._single = task(run, name="hosting.response", timeout=_LONGEST, retry=_RETRY)
         self._chain = multi_turn_task(run, name="hosting.conversation", timeout=_LONGEST, retry=_RETRY, steerable=True)
@@ -164,13 +167,7 @@ class BackgroundResponses:
         renderer.enqueue()
         steerable = self._options.steerable_conversations
         task_id = _chain_task(turn.place.chain) if steerable else turn.response_id
-        work = Work(
-            turn.response_id,
-            request.previous_response_id,
-            _without_input(request),
-            submission.model,
-            submission.facts.to_document(),
-        )
+        work = Work(_without_input(request), submission.model, submission.facts.to_document())
         accepted: list[StoredResponse] = []
 
         def rows(slot: Slot) -> list[Operation]:

@@ -14,12 +14,13 @@ is marked failed.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hosting import telemetry
+from hosting.read_budget import ReadTooLarge, charging, read_at_most
 from hosting.responses import CreateRequest, Event, parse_create_request
 from hosting.server.answer import Answer, Attempt, TurnInput
 from hosting.server.caller import RequestFacts
@@ -27,9 +28,12 @@ from hosting.server.drive import drive
 from hosting.server.earlier_events import EarlierEvents
 from hosting.server.rendered_answer import RenderedAnswer
 from hosting.server.running_row import RunningRow
+from hosting.server.stored_input import TOO_LONG
 from hosting.server.targets import Targets
 from hosting.server.transcript import INTERRUPTED
 from hosting.server.turn_telemetry import turn_telemetry
+from hosting.server.working_memory import MemoryFull, WorkingMemory
+from hosting.settings import Settings
 from hosting.state import PreviousResponseNotFound, PreviousResponseUnfinished, StoredResponse, Turn, Turns
 from hosting.state.conversation_row import ConversationLocked, ConversationNotFound, item_rows
 from hosting.state.conversation_turns import ConversationTurns
@@ -56,10 +60,9 @@ _closing: set[asyncio.Task[None]] = set()
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The input of the task: all that another process needs, but for the items, which are in the response row."""
+    """The input of the task, whose id is the response's: all that another process needs, but for the items, which are in the
+    response row."""
 
-    response_id: str
-    previous: str | None
     body: dict[str, Any]
     model: str
     facts: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -67,6 +70,12 @@ class Work:
     def to_document(self) -> dict[str, Any]:
         """As JSON."""
         return asdict(self)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "Work":
+        """From JSON, which another version of this code may have written: what this one does not know is left out. Raises
+        TypeError when there is too little."""
+        return cls(**{name: document[name] for name in cls.__slots__ if name in document})
 
 
 class AgentNotLoaded(RuntimeError):
@@ -79,18 +88,20 @@ class BackgroundRun:
     def __init__(
         self,
         ctx: TaskContext[dict[str, Any]],
-        work: Work,
         targets: Targets,
         store: Store,
+        memory: WorkingMemory,
         *,
         resilient: bool,
-        max_recoveries: int,
+        settings: Settings,
     ) -> None:
-        self._ctx, self._work, self._targets, self._store = ctx, work, targets, store
-        self._resilient, self._max_recoveries = resilient, max_recoveries
+        self._ctx, self._targets, self._store = ctx, targets, store
+        self._id = ctx.input_id
+        self._resilient, self._max_recoveries = resilient, settings.max_recoveries
         self._scope = current_scope()
-        self._turns = Turns(store, self._scope)
-        self._row = keys.response_row(work.response_id)
+        self._turns = Turns(store, self._scope, max_history_bytes=settings.max_history_bytes)
+        self._share = memory.share(self._scope)
+        self._row = keys.response_row(self._id)
         self._stored: StoredResponse | None = None
         self._stream: EventStream | None = None
         self._progress: RunningRow | None = None
@@ -101,7 +112,18 @@ class BackgroundRun:
     async def run(self) -> Any:
         """Run the attempt to its end; what it leaves is written when it has returned."""
         current_engine().commit_with_outcome(self._ctx, self._terminal_rows)
-        stored = self._stored = await self._turns.response(self._work.response_id)
+        with self._share, charging(self._share.take):
+            return await self._share.when_there_is_room(self._begun_run)
+
+    async def _begun_run(self) -> Any:
+        try:
+            return await self._run()
+        except MemoryFull:
+            self._stored = self._stream = None  # what waits for memory should have none
+            raise
+
+    async def _run(self) -> Any:
+        stored = self._stored = await self._turns.response(self._id)
         if stored is None or stored.task is None:  # deleted
             return None
         stream = self._stream = await self._take_stream(stored) if stored.task.stream else None
@@ -111,7 +133,7 @@ class BackgroundRun:
                     return await self._ctx.exit_for_recovery()  # the stream stays open for the next attempt
                 break
             except _Changed:  # cancelled or deleted, or an attempt before this one was still at it
-                self._stored = await self._turns.response(self._work.response_id)
+                self._stored = await self._turns.response(self._id)
         if stream is not None:
             closer = asyncio.create_task(self._close_when_stored(stream, stored.task.seq))
             _closing.add(closer)
@@ -132,11 +154,15 @@ class BackgroundRun:
         if given.attempt.persisted is not None and not self._may_run_again():
             return await self._fail(given, INTERRUPTED)
         try:
-            given = replace(given, turn=await self._resume(given.request))
+            with read_at_most(self._turns.max_history_bytes):
+                given = replace(given, turn=await self._resume(given.request, given.model))
+        except ReadTooLarge:
+            return await self._fail(given, TOO_LONG)
         except (PreviousResponseNotFound, PreviousResponseUnfinished):
             return await self._fail(given, "The previous response is no longer there.")
         except ConversationNotFound:
             return await self._fail(given, "The conversation is no longer there.")
+        self._share.admit()  # all that it needs is here
         row = self._progress = RunningRow(self._store, self._scope, stored, given.turn.before)
         await self._begin(row)
         answer = await self._load(self._targets.answer(given))
@@ -160,7 +186,7 @@ class BackgroundRun:
         except StorageError:
             raise
         except Exception as error:
-            raise AgentNotLoaded(f"nothing answers {self._work.model!r} here") from error
+            raise AgentNotLoaded(f"nothing here answers {self._id}") from error
 
     async def _begin(self, row: RunningRow) -> None:
         """Mark the response as running, and by that keep an attempt before this one from writing it."""
@@ -186,7 +212,7 @@ class BackgroundRun:
                 await self._stream.emit(event)
         except (StreamFenced, EventStreamNotFoundError):
             # Whoever cancels a response closes its stream at once, long before a run elsewhere looks whether it was told.
-            found = await self._turns.response(self._work.response_id)
+            found = await self._turns.response(self._id)
             if found is not None and found.running:
                 raise
             self._cancelled.set()
@@ -200,7 +226,7 @@ class BackgroundRun:
 
     def _may_run_again(self) -> bool:
         if self._ctx.recovery_count > self._max_recoveries:
-            _log.error("%s is given up: %d runs of it have died", self._work.response_id, self._ctx.recovery_count)
+            _log.error("%s is given up: %d runs of it have died", self._id, self._ctx.recovery_count)
             return False
         return self._resilient
 
@@ -208,7 +234,7 @@ class BackgroundRun:
         try:
             self._record = answer.record()
         except (TypeError, ValueError) as error:
-            _log.error("The session after %s can't be stored: %s", self._work.response_id, telemetry.describe(error))
+            _log.error("The session after %s can't be stored: %s", self._id, telemetry.describe(error))
             await self._emit(answer.fail(message="The response could not be stored."))
             self._record = TurnRecord(answer.response, given.items, continues=False)
         if self._stream is not None and not self._cancelled.is_set():
@@ -216,16 +242,17 @@ class BackgroundRun:
 
     async def _input(self, stored: StoredResponse) -> TurnInput:
         items, ctx = stored.input or [], self._ctx
+        work = Work.from_document(ctx.input)
         interrupted = stored.response["status"] == "in_progress"
         return TurnInput(
-            request=parse_create_request({**self._work.body, "input": items}, allow_private_urls=True),
+            request=parse_create_request({**work.body, "input": items}, allow_private_urls=True),
             items=items,
             turns=self._turns,
-            turn=Turn(self._work.response_id, stored.place),
-            model=self._work.model,
+            turn=Turn(self._id, stored.place),
+            model=work.model,
             created_at=stored.response["created_at"],
             stream=True,
-            facts=RequestFacts(**self._work.facts),
+            facts=RequestFacts.from_document(work.facts),
             attempt=Attempt(
                 announced=True,
                 earlier=await _read_earlier(self._stream) if self._stream is not None else EarlierEvents(),
@@ -238,16 +265,16 @@ class BackgroundRun:
             ),
         )
 
-    async def _resume(self, request: CreateRequest) -> Turn:
-        history = await self._load(self._targets.reads_history(self._work.model))
+    async def _resume(self, request: CreateRequest, model: str) -> Turn:
+        history = await self._load(self._targets.reads_history(model))
         if request.conversation_id is not None:
             turns = ConversationTurns(self._store, self._scope)
             try:
                 past = await turns.read(request.conversation_id, history=history)
             except ConversationLocked as error:  # others write all the time: the attempt is made again
                 raise StorageUnavailable("the conversation could not be read") from error
-            return past.turn(self._work.response_id)
-        return await self._turns.resume(self._work.response_id, self._work.previous, history=history)
+            return past.turn(self._id)
+        return await self._turns.resume(self._id, request.previous_response_id, history=history)
 
     def _terminal_rows(self, outcome: Outcome, conflict: RowConflict | None) -> Sequence[Operation]:
         """The turn and the final response, for the transaction that ends the task."""
@@ -264,7 +291,7 @@ class BackgroundRun:
             response: dict[str, Any] = {**stored.response, "status": "failed", "error": error, "output": []}
             record = TurnRecord(response, stored.input or [], continues=False)
         place = stored.place
-        aside = Place(place.chain, self._work.response_id[-24:], place.turn)
+        aside = Place(place.chain, self._id[-24:], place.turn)
         place = Place(place.chain, MAIN, place.turn)
         if not record.continues or keys.turn_row(place.log, place.turn) in self._conflicts:
             place = aside  # a failed turn has no place in the conversation; a taken place makes the turn a branch
@@ -272,7 +299,7 @@ class BackgroundRun:
         lineage = extend(row.before, place) if record.continues else row.before
         columns = response_columns(record, place, lineage, stored.task, row.opening(record.response))
         final = Replace(self._row, *columns, row.etag)
-        rows = [*self._turns.rows(self._work.response_id, record, place), final]
+        rows = [*self._turns.rows(self._id, record, place), final]
         if place.log == MAIN and conversation_of(record.response) is not None:
             rows += item_rows(place.chain, place.turn, [*record.input, *record.response["output"]])
         return rows
@@ -285,7 +312,7 @@ class BackgroundRun:
                 await current_engine().wait(key, self._ctx.input_id, seq)
                 await stream.close()
         except Exception as error:
-            _log.info("The stream of %s stays open: %r", self._work.response_id, error)
+            _log.info("The stream of %s stays open: %r", self._id, error)
 
 
 async def _read_earlier(stream: EventStream) -> EarlierEvents:

@@ -26,8 +26,13 @@ class RequestFacts:
     call_id: str | None = None
 
     def to_document(self) -> dict[str, Any]:
-        """As JSON; RequestFacts(**document) reads it."""
+        """As JSON."""
         return asdict(self)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "RequestFacts":
+        """From JSON, which another version of this code may have written: what this one does not know is left out."""
+        return cls(**{name: document[name] for name in cls.__slots__ if name in document})
 
 
 class Callers:

@@ -130,7 +130,8 @@ class ResponseContext:
         return "\n".join(part["text"] for item in items for part in _parts(item) if part.get("type") == "input_text")
 
     async def get_history(self) -> list[Item]:
-        """The items before this turn, oldest first, looked up once. May raise StorageError."""
+        """The items before this turn, oldest first, looked up once. May raise StorageError, and ReadTooLarge when they exceed
+        HOSTING_MAX_HISTORY_BYTES."""
         if self._history is None:
             self._history = await self.sources.history(self.history_limit)
         return list(self._history)

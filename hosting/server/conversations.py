@@ -6,7 +6,7 @@
     GET, DELETE          v1/conversations/{conversation_id}/items/{item_id}
 
 Every endpoint raises ApiError, NotAuthenticated and StorageError, which the server makes answers of. What `include` asks for is
-in the items anyway, so it is not looked at.
+in the items anyway, so its names are checked and no more.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
@@ -19,11 +19,12 @@ from hosting.server.conversation_requests import parse_conversation, parse_items
 from hosting.server.http import Request, Response, json_response
 from hosting.server.input_items import parse_page
 from hosting.server.limits import Limits
+from hosting.server.query import check_query_include
+from hosting.server.stored_input import history_limit, referenced_items
 from hosting.settings import Settings
 from hosting.state import Turns
 from hosting.state.conversation_row import ConversationLocked, ConversationNotFound, DuplicateItem, ItemNotFound
 from hosting.state.conversations import Conversations
-from hosting.state.items import find_items
 from hosting.storage import Store
 
 __all__ = ["ConversationRoutes"]
@@ -34,10 +35,8 @@ type Item = dict[str, Any]
 class ConversationRoutes:
     """The endpoints. `open_store` gives the store of the process, inside the running loop."""
 
-    def __init__(self, settings: Settings, open_store: Callable[[], Store], limits: Limits) -> None:
-        self._limits = limits
-        self._callers, self._open_store = Callers(settings), open_store
-        self._longest_body = settings.max_request_bytes
+    def __init__(self, callers: Callers, limits: Limits, settings: Settings, open_store: Callable[[], Store]) -> None:
+        self._callers, self._limits, self._settings, self._open_store = callers, limits, settings, open_store
         one = "v1/conversations/{conversation_id}"
         self.routes: Mapping[str, Mapping[str, Callable[[Request], Awaitable[Response]]]] = {
             "v1/conversations": {"POST": self._create},
@@ -48,7 +47,9 @@ class ConversationRoutes:
         """As `ResponsesServer.routes`, whose `handle` makes answers of the errors that these endpoints raise."""
 
     async def _body(self, request: Request) -> bytes:
-        return await self._limits.guarded(request, self._callers.caller(request)).read_body(self._longest_body)
+        return await self._limits.guarded(request, self._callers.caller(request)).read_body(
+            self._settings.max_request_bytes
+        )
 
     async def _create(self, request: Request) -> Response:
         scope = self._callers.scope(request)
@@ -81,6 +82,7 @@ class ConversationRoutes:
 
     async def _list_items(self, request: Request) -> Response:
         conversations, identifier = self._named(request)
+        check_query_include(request.query)
         page = parse_page(request.query)
         with _errors(identifier):
             try:
@@ -95,6 +97,7 @@ class ConversationRoutes:
 
     async def _add_items(self, request: Request) -> Response:
         conversations, identifier = self._named(request)
+        check_query_include(request.query)
         items = parse_items(await self._body(request))
         with _errors(identifier):
             if items:
@@ -106,6 +109,7 @@ class ConversationRoutes:
 
     async def _item(self, request: Request) -> Response:
         conversations, identifier = self._named(request)
+        check_query_include(request.query)
         with _errors(identifier):
             return json_response(await conversations.item(identifier, request.path_params["item_id"]))
 
@@ -128,7 +132,9 @@ class ConversationRoutes:
         wanted = item_references(items)
         if not wanted:
             return items
-        found = await find_items(Turns(self._open_store(), scope), wanted)
+        with history_limit(self._settings.max_history_bytes):
+            turns = Turns(self._open_store(), scope)
+            found = await referenced_items(turns, wanted, longest=self._settings.max_request_bytes)
         for identifier in wanted:
             if identifier not in found:
                 raise InvalidRequest(ApiError.reference_not_found(identifier).message, param="items")

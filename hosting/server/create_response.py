@@ -1,6 +1,5 @@
 """`POST /v1/responses`: who asks, what it continues, and whether it runs here or in the background."""
 
-import asyncio
 import inspect
 import logging
 import time
@@ -28,7 +27,6 @@ from hosting.server.answer import TurnInput
 from hosting.server.background import BackgroundResponses, Submission
 from hosting.server.caller import Callers, RequestFacts
 from hosting.server.conversation_hold import ConversationHold
-from hosting.server.effective_input import begun_after, with_referenced_items
 from hosting.server.follow import follow_response
 from hosting.server.foreground import ForegroundTurn, run_to_end, stream_events
 from hosting.server.http import SSE_HEADERS, Request, Response, json_response
@@ -36,8 +34,10 @@ from hosting.server.idempotency import RepeatableRequest
 from hosting.server.limit_leases import Lease
 from hosting.server.limits import Limits
 from hosting.server.options import ResponsesServerOptions
+from hosting.server.stored_input import begun_after, history_limit, with_referenced_items
 from hosting.server.targets import Targets
 from hosting.server.turn_telemetry import create_span, turn_telemetry
+from hosting.server.waiting_turn import cancelled_with_its_reader, wait_for_end
 from hosting.server.workflow_session import check_workflow_answers
 from hosting.settings import Settings
 from hosting.state import StoredResponse, Turn, Turns
@@ -46,7 +46,6 @@ from hosting.state.conversation_turns import ConversationPast, ConversationTurns
 from hosting.state.idempotency import IdempotencyKeys
 from hosting.state.lineage import MAIN, Place
 from hosting.storage import Store
-from hosting.tasks.engine import Key, current_engine
 
 __all__ = ["CreateResponse"]
 
@@ -92,15 +91,16 @@ class CreateResponse:
         parsed = parse_json_body(body)
         self._limits.check_items(parsed)
         create = _without_notes(parse_create_request(parsed))
-        turns = Turns(self._open_store(), scope)
+        turns = Turns(self._open_store(), scope, max_history_bytes=self._settings.max_history_bytes)
         model = self._targets.model(create.model)
         asked = _Asked(create, turns, scope, model, self._callers.facts(request, caller))
         async with self._limits.admit(caller, scope, background=create.background, stream=create.stream) as lease:
             repeatable = RepeatableRequest(IdempotencyKeys(self._open_store(), scope), request, body)
             if (known := await repeatable.known()) is not None and (stored := await turns.response(known)) is not None:
                 return lease.answer(await self._replayed(asked, stored))
-            asked = replace(asked, create=await with_referenced_items(turns, create))
-            asked, turn = await self._begin(asked)
+            with history_limit(self._settings.max_history_bytes):
+                create = await with_referenced_items(turns, create, longest=self._settings.max_request_bytes)
+                asked, turn = await self._begin(replace(asked, create=create))
             if (earlier := await repeatable.claim(turn)) is not None:
                 return lease.answer(await self._repeat(asked, turn, earlier, request))
             try:
@@ -177,6 +177,7 @@ class CreateResponse:
                 await self._take(hold)
                 commit = hold.commit
             stack.enter_context(lease.hand_over())
+            stack.enter_context(request.share).admit()
             run = ForegroundTurn(
                 turn.response_id,
                 answer,
@@ -211,28 +212,13 @@ class CreateResponse:
         with create_span(self._options.create_span_hook, turn, asked.model, create.conversation_id):
             stored = await self._background.accept(submission)
         if create.stream:
-            return await follow_response(turns, stored, -1, self._keep_alive)
+            response = await follow_response(turns, stored, -1, self._keep_alive)
+            if not create.background and not isinstance(response.body, bytes):
+                response.body = cancelled_with_its_reader(response.body, self._background, turns, stored.response["id"])
+            return response
         if create.background:
             return json_response(await self._queued_body(create, stored) if turn.after_unfinished else stored.response)
-        return await self._wait(turns, stored, request)
-
-    async def _wait(self, turns: Turns, stored: StoredResponse, request: Request) -> Response:
-        """For the end of a foreground request that runs behind another turn. Its client's hang-up cancels it, as anywhere."""
-        identifier, task = stored.response["id"], stored.task
-        assert task is not None
-        ended = asyncio.ensure_future(current_engine().wait(Key(turns.scope, task.task_id), identifier, task.seq))
-        gone = asyncio.ensure_future(request.disconnected())
-        try:
-            await asyncio.wait({ended, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not ended.done():
-                await asyncio.shield(self._background.cancel(turns, identifier, foreground=True))
-                return Response(499)
-            await ended
-        finally:
-            ended.cancel()
-            gone.cancel()
-        final = await turns.response(identifier)
-        return json_response(final.response if final is not None else stored.response)
+        return await wait_for_end(self._background, turns, stored, request)
 
     async def _queued_body(self, create: CreateRequest, stored: StoredResponse) -> dict[str, Any]:
         """What a turn that waits is answered with: the app may say it in its own way."""

@@ -6,7 +6,9 @@ from math import inf
 from typing import Any
 
 from hosting import telemetry
+from hosting.read_budget import ReadTooLarge
 from hosting.server.answer import Answer, Emit, StopCause
+from hosting.server.stored_input import TOO_LONG
 from hosting.storage import StorageUnavailable
 from hosting.streaming import EventStreamError
 from hosting.tasks import TaskContext
@@ -54,7 +56,7 @@ async def drive(answer: Answer, ctx: TaskContext[Any], emit: Emit, *, cancelled:
             case "timeout":
                 await emit(answer.fail(message="The response took longer than it may."))
             case _:
-                await emit(answer.fail())
+                await emit(answer.fail(message=TOO_LONG if isinstance(error, ReadTooLarge) else None))
         return True
     except asyncio.CancelledError:
         # The process stops. Another one begins when our lease is released, and this run should be over by then.

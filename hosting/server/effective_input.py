@@ -9,27 +9,31 @@ The effective input is the items of the turns before, then those of the request,
 import time
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
 from hosting.ids import response_id
-from hosting.responses import ApiError, CreateRequest, item_references, parse_json_body, resolve_references, with_ids
+from hosting.read_budget import charge
+from hosting.responses import ApiError, CreateRequest, parse_json_body, with_ids
 from hosting.responses.compaction import compact, parse_compact_request
 from hosting.responses.token_count import estimate_input_tokens, parse_input_tokens_request
 from hosting.server.caller import Callers
 from hosting.server.http import Endpoint, Request, Response, json_response
 from hosting.server.limits import Limits
+from hosting.server.stored_input import begun_after, history_limit, with_referenced_items
 from hosting.settings import Settings
-from hosting.state import PreviousResponseNotFound, PreviousResponseUnfinished, Turn, Turns
+from hosting.state import Turn, Turns
 from hosting.state.conversation_row import ConversationLocked, ConversationNotFound
 from hosting.state.conversation_turns import ConversationTurns
-from hosting.state.items import find_items, turn_items
+from hosting.state.items import turn_items
 from hosting.state.lineage import places
 from hosting.storage import Store
 
-__all__ = ["EffectiveInput", "begun_after", "with_referenced_items"]
+__all__ = ["EffectiveInput"]
 
 type Item = dict[str, Any]
+
+_SLACK = 2
+"""How much more than a turn these read: a conversation that has become too long for a turn can still be made shorter."""
 
 
 class EffectiveInput:
@@ -62,15 +66,17 @@ class EffectiveInput:
         parsed = parse_json_body(body)
         self._limits.check_items(parsed)
         turns = Turns(self._open_store(), self._callers.scope_of(caller))
-        asked = await with_referenced_items(turns, parse(parsed))
-        if asked.conversation_id is not None:
-            turn = await _begun_in(turns, asked.conversation_id)
-        else:
-            turn = await begun_after(turns, asked.previous_response_id)
-        history: list[Item] = []
-        async with aclosing(turn_items(turns, places(turn.before))) as found:
-            async for _, given, made in found:
-                history += [*given, *made]
+        with history_limit(_SLACK * self._settings.max_history_bytes):
+            asked = await with_referenced_items(turns, parse(parsed), longest=self._settings.max_request_bytes)
+            if asked.conversation_id is not None:
+                turn = await _begun_in(turns, asked.conversation_id)
+            else:
+                turn = await begun_after(turns, asked.previous_response_id)
+            history: list[Item] = []
+            async with aclosing(turn_items(turns, places(turn.before))) as found:
+                async for _, given, made, size in found:
+                    charge(size)
+                    history += [*given, *made]
         return asked, history
 
 
@@ -81,27 +87,3 @@ async def _begun_in(turns: Turns, conversation: str) -> Turn:
         raise ApiError.conversation_not_found(conversation) from None
     except ConversationLocked:
         raise ApiError.conversation_locked() from None
-
-
-async def begun_after(turns: Turns, previous: str | None, **options: Any) -> Turn:
-    """A turn after the response `previous`, or a new one; `options` of Turns.begin. Raises ApiError 400."""
-    try:
-        return await turns.begin(previous, **{"history": False, "session": False, **options})
-    except PreviousResponseNotFound:
-        raise ApiError.previous_response_not_found(previous or "") from None
-    except PreviousResponseUnfinished:
-        raise ApiError.invalid_value(
-            "previous_response_id", "The previous response is still running. Wait until it has ended."
-        ) from None
-
-
-async def with_referenced_items(turns: Turns, request: CreateRequest) -> CreateRequest:
-    """Put the items themselves in the place of references. Raises ApiError 400 for one that is not found."""
-    wanted = item_references(request.input_items)
-    if not wanted:
-        return request
-    found = await find_items(turns, wanted)
-    for identifier in wanted:
-        if identifier not in found:
-            raise ApiError.reference_not_found(identifier)
-    return replace(request, input_items=tuple(resolve_references(request.input_items, found)))

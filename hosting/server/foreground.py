@@ -17,10 +17,12 @@ from math import isfinite
 from typing import Any
 
 from hosting import telemetry
+from hosting.read_budget import ReadTooLarge
 from hosting.responses import DONE, KEEP_ALIVE, ApiError, Event, encode_event, error_event
 from hosting.server.answer import Answer, Emit, StopCause
 from hosting.server.channel import Channel
 from hosting.server.handler import ResponseNotCreated
+from hosting.server.stored_input import TOO_LONG
 from hosting.server.transcript import INTERRUPTED
 from hosting.state import TurnRecord
 from hosting.state.conversation_row import ConversationLocked, ConversationNotFound
@@ -105,7 +107,7 @@ class ForegroundTurn:
             # would take all the other turns of this process with it.
             self.traced.ended("failed", error=error)
             _log.error("The agent failed in %s: %s", self.response_id, telemetry.describe(error))
-            await emit(self.answer.fail())
+            await emit(self.answer.fail(message=TOO_LONG if isinstance(error, ReadTooLarge) else None))
 
     async def _end_cancelled(self, emit: Emit) -> None:
         if not self.interrupted:

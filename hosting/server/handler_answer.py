@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hosting import telemetry
+from hosting.read_budget import charge, read_at_most
 from hosting.responses import Event, Item, new_envelope
 from hosting.server.answer import FIRST_STORED_EVENT, Emit, StopCause, TurnInput
 from hosting.server.chain_metadata_rows import StoredChainMetadata
@@ -152,15 +153,18 @@ class _Sources:
         self._turns, self._turn = turns, turn
 
     async def find_items(self, ids: Sequence[str]) -> Mapping[str, Item]:
-        return await find_items(self._turns, ids)
+        with read_at_most(self._turns.max_history_bytes):
+            return await find_items(self._turns, ids)
 
     async def history(self, limit: int | None) -> Sequence[Item]:
         newest: list[Item] = []
-        async with aclosing(turn_items(self._turns, places(self._turn.before)[::-1])) as found:
-            async for _, given, made in found:
-                newest += reversed([*given, *made])
-                if limit is not None and len(newest) >= limit:
-                    break
+        with read_at_most(self._turns.max_history_bytes):
+            async with aclosing(turn_items(self._turns, places(self._turn.before)[::-1])) as found:
+                async for _, given, made, size in found:
+                    charge(size)
+                    newest += reversed([*given, *made])
+                    if limit is not None and len(newest) >= limit:
+                        break
         return newest[:limit][::-1]
 
 

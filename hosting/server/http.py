@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hosting.responses import ApiError
+from hosting.server.working_memory import Share
 
 __all__ = ["SSE_HEADERS", "ClientGone", "Endpoint", "Request", "Response", "json_response"]
 
@@ -28,7 +29,8 @@ class ClientGone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. Header names are in lower case; `query` keeps every value of a repeated name."""
+    """One request. Header names are in lower case; `query` keeps every value of a repeated name, `headers` joins those of a
+    repeated header by commas, as HTTP says."""
 
     method: str
     path: str
@@ -36,9 +38,14 @@ class Request:
     query: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     path_params: Mapping[str, str] = field(default_factory=dict[str, str])
     read: Callable[[int], Awaitable[bytes]] | None = None
-    """Reads the body; given the limit in bytes, raises ApiError 413 when the body is longer, and ClientGone."""
+    """Reads the body; given the limit in bytes, raises ApiError 413 when the body is longer, and ClientGone. Charges for its
+    bytes as they come (hosting.read_budget)."""
     disconnected: Callable[[], Awaitable[None]] = _never_gone
     """Returns when the client has gone. Call it only after the body was read."""
+    share: Share = field(default_factory=Share)
+    """What is read for the request counts here. A run that outlives it enters this, too."""
+    repeated: frozenset[str] = frozenset()
+    """Names of the headers that came more than once. Most may; see single_headers."""
 
     async def read_body(self, limit: int) -> bytes:
         """The body, which can be read once. Raises ApiError 413 and 415, and ClientGone."""

@@ -1,13 +1,13 @@
 """The list of items that a response was made from: those of the turns before it, then its own input."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from hosting.ids import parse_id
 from hosting.responses import ApiError
 from hosting.state import StoredResponse, Turns
-from hosting.state.items import turn_items
+from hosting.state.items import ItemPage, turn_items
 from hosting.state.lineage import Place, places
 
 __all__ = ["Page", "list_input_items", "parse_page"]
@@ -50,36 +50,37 @@ async def list_input_items(turns: Turns, stored: StoredResponse, query: Mapping[
         # An id of ours says which turn it is in: what lies before that turn need not be read.
         at = next((i for i, place in enumerate(order) if (place.chain, place.turn) == (parsed.chain, parsed.turn)), 0)
         order = order[at:]
-    data: list[Item] = []
-    async for item in _items(turns, stored, order, page.descending):
-        if not seen:
-            seen = item["id"] == page.after
-        elif len(data) <= page.limit:
-            data.append(item)
-        if len(data) > page.limit:
-            break
+    listed = ItemPage(page.limit)
+    async with aclosing(_items(turns, stored, order, page.descending)) as items:
+        async for item in items:
+            if not seen:
+                seen = item["id"] == page.after
+            elif not listed.add(item):
+                break
     if not seen:
         raise ApiError.invalid_value(
             "after", f"Invalid 'after': no item with id '{(page.after or '')[:80]}' in this list."
         )
-    has_more, data = len(data) > page.limit, data[: page.limit]
+    data = listed.items
     return {
         "object": "list",
         "data": data,
         "first_id": data[0]["id"] if data else None,
         "last_id": data[-1]["id"] if data else None,
-        "has_more": has_more,
+        "has_more": listed.has_more,
     }
 
 
-async def _items(turns: Turns, stored: StoredResponse, order: Sequence[Place], descending: bool) -> AsyncIterator[Item]:
+async def _items(
+    turns: Turns, stored: StoredResponse, order: Sequence[Place], descending: bool
+) -> AsyncGenerator[Item]:
     if stored.input is not None:  # its own are in its row: it has no place in the log yet
         order = [place for place in order if place != stored.place]
         if descending:
             for item in reversed(stored.input):
                 yield item
     async with aclosing(turn_items(turns, order)) as found:
-        async for place, given, made in found:
+        async for place, given, made, _ in found:
             items = given if place == stored.place else [*given, *made]
             for item in reversed(items) if descending else items:
                 yield item

@@ -131,7 +131,7 @@ class Invocations:
                 with lease, use_scope(scope):
                     made = handler(invocation)
                     result = await made if inspect.isawaitable(made) else made
-                    response = lease.answer(self._response(result, scope))
+                    response = lease.answer(self._response(result, scope), request.share)
         except ApiError as error:
             error.headers.update(headers)
             raise

@@ -1,36 +1,37 @@
-"""Places among a limited number of things that go on at a time, and who gives them back.
+"""Seats, of a limited number of things that go on at a time, and who gives them back.
 
-In memory, so exact and free, and of this process only. A place is given back when its owner ends, however it ends: places
+In memory, so exact and free, and of this process only. A seat is given back when its owner ends, however it ends: seats
 are context managers, they can move into the thing that outlives the request (a run, the body of a stream), and one that was
 forgotten is given back when nobody refers to it any more.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import TracebackType
 from typing import Self
 
 from hosting.responses import ApiError
 from hosting.server.http import Response
+from hosting.server.working_memory import Share
 
-__all__ = ["Lease", "Place", "Places"]
+__all__ = ["Lease", "Seat", "Seats"]
 
 _RETRY_AFTER = 1
-"""Seconds. Nobody knows when a place gets free; the SDKs wait this long twice."""
+"""Seconds. Nobody knows when a seat gets free; the SDKs wait this long twice."""
 
 
-class Places:
-    """`limit` places in this process, `per_tenant` of them for one tenant; 0 is as many as there are takers."""
+class Seats:
+    """`limit` seats in this process, `per_tenant` of them for one tenant; 0 is as many as there are takers."""
 
     def __init__(self, what: str, limit: int, per_tenant: int) -> None:
         """`what` stands in messages, such as "runs"."""
         self._what, self._limit, self._per_tenant = what, limit, per_tenant
-        # Sets and no numbers: whoever forgets a place may do so in any thread, where `n -= 1` could lose one for ever.
+        # Sets and no numbers: whoever forgets a seat may do so in any thread, where `n -= 1` could lose one for ever.
         self._taken: dict[str, set[object]] = {}
         self._all: set[object] = set()
 
-    def take(self, tenant: str) -> "Place":
-        """A place, at once. Raises ApiError: 429 when the tenant has all of its own, 503 when this process is full."""
+    def take(self, tenant: str) -> "Seat":
+        """A seat, at once. Raises ApiError: 429 when the tenant has all of its own, 503 when this process is full."""
         if 0 < self._per_tenant <= len(self._taken.get(tenant, ())):
             raise ApiError.rate_limited(
                 f"Too many {self._what} at a time: the limit is {self._per_tenant}. Please try again in {_RETRY_AFTER}s.",
@@ -41,10 +42,10 @@ class Places:
         token = object()
         self._all.add(token)
         self._taken.setdefault(tenant, set()).add(token)
-        return Place(self, tenant, token)
+        return Seat(self, tenant, token)
 
     def give_back(self, tenant: str, token: object) -> None:
-        """For Place alone."""
+        """For Seat alone."""
         self._all.discard(token)
         taken = self._taken.get(tenant, set())
         taken.discard(token)
@@ -53,7 +54,7 @@ class Places:
 
     @property
     def taken(self) -> Mapping[str, int]:
-        """Tenant to the places that it has. Tenants without are not there."""
+        """Tenant to the seats that it has. Tenants without are not there."""
         return {tenant: len(tokens) for tenant, tokens in self._taken.items()}
 
     def __len__(self) -> int:
@@ -61,17 +62,17 @@ class Places:
         return len(self._all)
 
 
-class Place:
-    """One place that is taken. Leaving its context gives it back, and so does forgetting it."""
+class Seat:
+    """One seat that is taken. Leaving its context gives it back, and so does forgetting it."""
 
-    __slots__ = ("_places", "_tenant", "_token")
+    __slots__ = ("_seats", "_tenant", "_token")
 
-    def __init__(self, places: Places, tenant: str, token: object) -> None:
-        self._places, self._tenant, self._token = places, tenant, token
+    def __init__(self, seats: Seats, tenant: str, token: object) -> None:
+        self._seats, self._tenant, self._token = seats, tenant, token
 
     def release(self) -> None:
         """Give it back. Any number of times."""
-        self._places.give_back(self._tenant, self._token)
+        self._seats.give_back(self._tenant, self._token)
 
     def __enter__(self) -> Self:
         return self
@@ -86,9 +87,9 @@ class Place:
 class Lease:
     """What one request holds: leave its context and it is given back, unless it was handed over to what goes on."""
 
-    def __init__(self, place: Place | None = None) -> None:
-        """None is a request that needs no place."""
-        self._place = place
+    def __init__(self, seat: Seat | None = None) -> None:
+        """None is a request that needs no seat."""
+        self._seat = seat
         self.headers: dict[str, str] = {}
         """For the answer, whatever it is."""
 
@@ -103,33 +104,36 @@ class Lease:
         self.release()
 
     def release(self) -> None:
-        """Give the place back, unless it was handed over. Any number of times."""
-        if self._place is not None:
-            self._place.release()
-            self._place = None
+        """Give the seat back, unless it was handed over. Any number of times."""
+        if self._seat is not None:
+            self._seat.release()
+            self._seat = None
 
     def hand_over(self) -> AbstractContextManager[object]:
-        """The place, for what outlives the request: enter it there. A second time it is a context without a place."""
-        place, self._place = self._place, None
-        return place or nullcontext()
+        """The seat, for what outlives the request: enter it there. A second time it is a context without a seat."""
+        seat, self._seat = self._seat, None
+        return seat or nullcontext()
 
-    def answer(self, response: Response) -> Response:
-        """The answer to the request, with the headers; a streamed body takes the place along until it ends."""
+    def answer(self, response: Response, share: Share | None = None) -> Response:
+        """The answer to the request, with the headers; a streamed body takes the seat and `share` along until it ends."""
         response.headers.update(self.headers)
-        if not isinstance(response.body, bytes) and self._place is not None:
-            response.body = _HeldBody(response.body, self._place)
-            self._place = None
+        if not isinstance(response.body, bytes) and (self._seat or share):
+            held = ExitStack()
+            held.enter_context(self.hand_over())
+            if share is not None:
+                held.enter_context(share)
+            response.body = _HeldBody(response.body, held)
         return response
 
 
 class _HeldBody(AsyncIterator[bytes]):
-    """A body that has a place until it ends, fails, is closed, or is dropped, even if it was never begun.
+    """A body that holds something until it ends, fails, is closed, or is dropped, even if it was never begun.
 
     No generator: the `finally` of one that never began does not run.
     """
 
-    def __init__(self, body: AsyncIterator[bytes], place: Place) -> None:
-        self._body, self._place = body, place
+    def __init__(self, body: AsyncIterator[bytes], held: ExitStack) -> None:
+        self._body, self._held = body, held
 
     def __aiter__(self) -> Self:
         return self
@@ -138,7 +142,7 @@ class _HeldBody(AsyncIterator[bytes]):
         try:
             return await anext(self._body)
         except BaseException:  # the end, a failure, or the client is gone: nothing follows
-            self._place.release()
+            self._held.close()
             raise
 
     async def aclose(self) -> None:
@@ -147,4 +151,4 @@ class _HeldBody(AsyncIterator[bytes]):
             if close is not None:
                 await close()
         finally:
-            self._place.release()
+            self._held.close()

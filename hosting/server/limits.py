@@ -18,9 +18,10 @@ from hosting.identity import Caller
 from hosting.responses import InvalidRequest
 from hosting.server.http import Request
 from hosting.server.limit_body import check_json_size, read_with_deadline
-from hosting.server.limit_leases import Lease, Places
+from hosting.server.limit_leases import Lease, Seats
 from hosting.server.limit_unfinished import UnfinishedRuns
 from hosting.server.rate_limit import RateLimit
+from hosting.server.working_memory import WorkingMemory
 from hosting.settings import Settings
 from hosting.storage import Store
 
@@ -35,14 +36,15 @@ class Limits:
     ) -> None:
         """`clock` gives seconds of the epoch."""
         self._settings = settings
-        self._bodies = Places("requests", settings.max_runs, settings.max_runs_per_tenant)
-        self._runs = Places("runs", settings.max_runs, settings.max_runs_per_tenant)
-        self._streams = Places("streams", settings.max_streams, settings.max_streams_per_tenant)
+        self.memory = WorkingMemory(settings.max_working_bytes, settings.max_working_bytes_per_tenant)
+        self._bodies = Seats("requests", settings.max_runs, settings.max_runs_per_tenant)
+        self._runs = Seats("runs", settings.max_runs, settings.max_runs_per_tenant)
+        self._streams = Seats("streams", settings.max_streams, settings.max_streams_per_tenant)
         self._rate = RateLimit(settings.runs_per_minute, open_store if settings.runs_per_minute_shared else None, clock)
         self._unfinished = UnfinishedRuns(settings.max_unfinished_runs_per_tenant, open_store, clock)
 
     def guarded(self, request: Request, caller: Caller, *, json: bool = True) -> Request:
-        """The request, with a body that has to arrive in time and has a place while it does. Reading it also raises ApiError
+        """The request, with a body that has to arrive in time and has a seat while it does. Reading it also raises ApiError
         408, 429 and 503, and with `json` 400 for one that would be too much when parsed."""
 
         async def read(longest: int) -> bytes:
@@ -67,7 +69,7 @@ class Limits:
     ) -> AsyncGenerator[Lease]:
         """Admit a request for a run. Inside, do what stores or claims anything. Raises ApiError 429 and 503.
 
-        A foreground run has a place among the runs. Of a background run, only its stream is here, and has one there.
+        A foreground run has a seat among the runs. Of a background run, only its stream is here, and has one there.
         """
         if not background:
             lease = self.run(caller)
@@ -80,14 +82,14 @@ class Limits:
             yield lease
 
     def run(self, caller: Caller) -> Lease:
-        """A place among the runs of this process, without counting it. Raises ApiError 429 and 503."""
+        """A seat among the runs of this process, without counting it. Raises ApiError 429 and 503."""
         return Lease(self._runs.take(caller.tenant))
 
     def follow(self, caller: Caller) -> Lease:
-        """A place among those who follow a stream. Raises ApiError 429 and 503."""
+        """A seat among those who follow a stream. Raises ApiError 429 and 503."""
         return Lease(self._streams.take(caller.tenant))
 
     @property
-    def places(self) -> dict[str, int]:
-        """How many places are taken, by kind; for metrics."""
+    def seats(self) -> dict[str, int]:
+        """How many seats are taken, by kind; for metrics."""
         return {"bodies": len(self._bodies), "runs": len(self._runs), "streams": len(self._streams)}

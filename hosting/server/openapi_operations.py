@@ -9,6 +9,7 @@ __all__ = ["operations"]
 type Json = dict[str, Any]
 type Operations = dict[tuple[str, str], Json]
 
+_FLAG: Json = {"type": "boolean", "default": False}
 _LIMIT, _ORDER, _AFTER, _INCLUDE = (ref(name, "parameters") for name in ("limit", "order", "after", "include"))
 
 
@@ -80,9 +81,7 @@ def _responses() -> Operations:
             "A response, final or running",
             _ok(ref("Response"), text, stream=True),
             parameters=[
-                parameter(
-                    "stream", "query", {"type": "string"}, "`true` follows its events, of a background response only."
-                ),
+                parameter("stream", "query", _FLAG, "`true` follows its events, of a background response only."),
                 parameter(
                     "starting_after",
                     "query",
@@ -95,23 +94,24 @@ def _responses() -> Operations:
                     {"type": "string", "pattern": "^[0-9]{1,12}$"},
                     "The same, as SSE has it.",
                 ),
+                parameter("include_obfuscation", "query", _FLAG, "Has no effect: events are never padded."),
                 _INCLUDE,
             ],
-            errors=(400, 404),
+            errors=(404,),
         ),
         (one, "DELETE"): operation(
             "deleteResponse",
             "Responses",
             "Delete a response",
             _ok(_deleted("response"), "It is gone. Responses that continue it keep their own items."),
-            errors=(400, 404),
+            errors=(404,),
         ),
         (one + "/cancel", "POST"): operation(
             "cancelResponse",
             "Responses",
             "Cancel a background response",
             _ok(ref("Response"), "The response; one that had ended is returned as it is."),
-            errors=(400, 404),
+            errors=(404,),
         ),
         (one + "/input_items", "GET"): operation(
             "listInputItems",
@@ -119,7 +119,7 @@ def _responses() -> Operations:
             "The items that a response was made from",
             _ok(ref("ItemList"), "A page. The next one begins after the id of the last item in `data`."),
             parameters=[_LIMIT, _ORDER, _AFTER, _INCLUDE],
-            errors=(400, 404),
+            errors=(404,),
         ),
     }
 
@@ -172,7 +172,7 @@ def _conversations() -> Operations:
             "Conversations",
             "A conversation",
             _ok(ref("Conversation"), "The conversation."),
-            errors=(400, 404),
+            errors=(404,),
         ),
         (one, "POST"): operation(
             "updateConversation",
@@ -187,7 +187,7 @@ def _conversations() -> Operations:
             "Conversations",
             "Delete a conversation",
             _ok(_deleted("conversation.deleted"), "It is gone; its responses are not."),
-            errors=(400, 404, 409),
+            errors=(404, 409),
         ),
     }
 
@@ -202,7 +202,7 @@ def _conversation_items() -> Operations:
             "The items of a conversation",
             _ok(ref("ItemList"), "A page. The next one begins after `last_id`."),
             parameters=[_LIMIT, _ORDER, _AFTER, _INCLUDE],
-            errors=(400, 404),
+            errors=(404,),
         ),
         (items, "POST"): operation(
             "addConversationItems",
@@ -219,14 +219,14 @@ def _conversation_items() -> Operations:
             "An item of a conversation",
             _ok(ref("Item"), "The item."),
             parameters=[_INCLUDE],
-            errors=(400, 404),
+            errors=(404,),
         ),
         (one, "DELETE"): operation(
             "deleteConversationItem",
             "Conversations",
             "Delete an item of a conversation",
             _ok(ref("Conversation"), "The conversation."),
-            errors=(400, 404, 409),
+            errors=(404, 409),
         ),
     }
 

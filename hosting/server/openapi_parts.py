@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from hosting.responses.includes import INCLUDABLE
+
 __all__ = [
     "SHARED_RESPONSES",
     "json_content",
@@ -89,8 +91,8 @@ def shared_parameters() -> Json:
         "include": parameter(
             "include[]",
             "query",
-            {"type": "array", "items": {"type": "string"}},
-            "Parts that are left out otherwise, by OpenAI's names. `include` without brackets counts too.",
+            {"type": "array", "items": {"type": "string", "enum": list(INCLUDABLE)}},
+            "Parts that OpenAI leaves out otherwise; here they are there anyway. `include` without brackets counts too.",
         ),
     }
 
@@ -110,9 +112,10 @@ SHARED_RESPONSES: Mapping[int, tuple[str, str]] = {
 }
 """Status to the component that describes it, and its description: always the error envelope."""
 
-_ALWAYS = (401, 500)
+_ALWAYS = (400, 401, 500)
+"""400 where nothing else is wrong: a header that may come once came twice."""
 _WITH_STORAGE = (429, 503)
-_WITH_BODY = (400, 408, 413, 415)
+_WITH_BODY = (408, 413, 415)
 
 
 def operation(

@@ -3,6 +3,7 @@
 from typing import Any
 
 from hosting.responses.envelope import ENVELOPE_KEYS
+from hosting.responses.includes import INCLUDABLE
 from hosting.server.openapi_items import item_schemas
 from hosting.server.openapi_parts import nullable, object_schema, ref
 
@@ -15,6 +16,7 @@ _INTEGER: Json = {"type": "integer"}
 _FLAG: Json = {"type": "boolean"}
 _OBJECT: Json = {"type": "object"}
 _NATURAL: Json = {"type": "integer", "minimum": 0}
+_NAME: Json = {"type": "string", "pattern": "^[a-zA-Z0-9_-]+$", "maxLength": 128}
 _STATUSES = ("queued", "in_progress", "completed", "incomplete", "failed", "cancelled")
 
 
@@ -99,18 +101,18 @@ def _tool() -> Json:
     function = object_schema(
         {
             "type": {"const": "function"},
-            "name": {"type": "string", "minLength": 1, "maxLength": 128},
+            "name": _NAME,
             "description": nullable(_TEXT),
             "parameters": nullable(_OBJECT | {"description": "A JSON Schema."}),
             "strict": nullable(_FLAG),
         },
         ("type", "name"),
     )
-    return {"anyOf": [function, _unnamed("function")]}
+    return {"anyOf": [function, _named("custom"), _unnamed("function", "custom")]}
 
 
 def _named(kind: str) -> Json:
-    return object_schema({"type": {"const": kind}, "name": {"type": "string", "minLength": 1}}, ("type", "name"))
+    return object_schema({"type": {"const": kind}, "name": _NAME}, ("type", "name"))
 
 
 def _unnamed(*but: str) -> Json:
@@ -132,7 +134,7 @@ def _shared_fields() -> Json:
                 ]
             }
         ),
-        "tools": nullable({"type": "array", "items": ref("Tool")}),
+        "tools": nullable({"type": "array", "items": ref("Tool"), "maxItems": 128}),
         "tool_choice": nullable(_tool_choice()),
         "parallel_tool_calls": nullable(_FLAG),
         "truncation": nullable({"type": "string", "enum": ["auto", "disabled"]}),
@@ -148,7 +150,7 @@ def _create_response() -> Json:
         "top_logprobs": {"type": "integer", "minimum": 0, "maximum": 20},
         "presence_penalty": {"type": "number", "minimum": -2, "maximum": 2},
         "frequency_penalty": {"type": "number", "minimum": -2, "maximum": 2},
-        "max_output_tokens": {"type": "integer", "minimum": 1},
+        "max_output_tokens": {"type": "integer", "minimum": 16},
         "max_tool_calls": _NATURAL,
     }
     fields: Json = {
@@ -156,7 +158,7 @@ def _create_response() -> Json:
         "stream_options": object_schema({"include_obfuscation": nullable(_FLAG)}),
         "background": _FLAG,
         "store": _FLAG | {"default": True},
-        "include": {"type": "array", "items": _TEXT},
+        "include": {"type": "array", "items": {"type": "string", "enum": list(INCLUDABLE)}},
         "metadata": ref("Metadata"),
         "service_tier": {
             "type": "string",
@@ -166,7 +168,7 @@ def _create_response() -> Json:
             {"id": {"type": "string", "minLength": 1}, "version": nullable(_TEXT), "variables": nullable(_OBJECT)},
             ("id",),
         ),
-        "prompt_cache_key": _TEXT,
+        "prompt_cache_key": {"type": "string", "maxLength": 64},
         "safety_identifier": {"type": "string", "maxLength": 128},
         "user": _TEXT,
     }
@@ -192,7 +194,8 @@ def _tool_choice() -> Json:
                     "mode": {"enum": ["auto", "required"]},
                     "tools": {
                         "type": "array",
-                        "items": {"anyOf": [_named("function"), _unnamed("function")]},
+                        "items": {"anyOf": [_named("function"), _named("custom"), _unnamed("function", "custom")]},
+                        "maxItems": 128,
                     },
                 },
                 ("type", "mode", "tools"),
@@ -205,7 +208,7 @@ def _text() -> Json:
     named = object_schema(
         {
             "type": {"const": "json_schema"},
-            "name": {"type": "string", "minLength": 1, "maxLength": 128},
+            "name": _NAME | {"maxLength": 64},
             "schema": _OBJECT,
             "strict": nullable(_FLAG),
             "description": nullable(_TEXT),

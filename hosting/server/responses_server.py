@@ -8,10 +8,12 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from hosting import telemetry
 from hosting.identity import NotAuthenticated
+from hosting.read_budget import charging
 from hosting.responses import ApiError
 from hosting.server.background import BackgroundResponses
 from hosting.server.caller import Callers
@@ -23,6 +25,8 @@ from hosting.server.http import ClientGone, Endpoint, Request, Response, json_re
 from hosting.server.limits import Limits
 from hosting.server.openapi import OpenApi
 from hosting.server.options import ResponsesServerOptions
+from hosting.server.single_headers import check_single_headers
+from hosting.server.stored_input import history_limit
 from hosting.server.stored_responses import StoredResponses
 from hosting.server.targets import Hosted, Targets
 from hosting.settings import Settings
@@ -50,11 +54,13 @@ class ResponsesServer:
         keep_alive = options.sse_keep_alive_interval_seconds or settings.keep_alive_seconds
         self.targets = Targets(hosted, options, options.default_model or settings.default_model)
         self._callers = callers = Callers(settings)
-        background = BackgroundResponses(self.targets, options, settings, open_store)
         self.limits = limits = Limits(settings, open_store)
+        background = BackgroundResponses(self.targets, options, settings, open_store, limits.memory)
         create = CreateResponse(self.targets, callers, background, limits, settings, options, open_store, keep_alive)
         stored = StoredResponses(callers, background, limits, open_store, keep_alive)
         self._closing = False
+        # A body and what it refers to; the history, twice as much of it where it is to be made shorter; a turn to be read.
+        self._most = 2 * settings.max_request_bytes + 3 * settings.max_history_bytes
         self._document = OpenApi(
             lambda: [(path, method) for path, methods in self.routes.items() for method in methods],
             secured=bool(settings.api_keys) or not settings.development,
@@ -66,7 +72,7 @@ class ResponsesServer:
             "v1/responses/{response_id}": {"GET": stored.retrieve, "DELETE": stored.delete},
             "v1/responses/{response_id}/cancel": {"POST": stored.cancel},
             "v1/responses/{response_id}/input_items": {"GET": stored.input_items},
-            **ConversationRoutes(settings, open_store, limits).routes,
+            **ConversationRoutes(callers, limits, settings, open_store).routes,
             "v1/models": {"GET": self._models},
             "v1/models/{model}": {"GET": self._model_of_name},
             "v1/openapi.json": {"GET": self._openapi},
@@ -81,7 +87,11 @@ class ResponsesServer:
             try:
                 if self._closing:
                     raise ApiError.unavailable()  # another process takes it
-                response = await self._endpoint(route, request)(request)
+                check_single_headers(request)
+                endpoint = self._endpoint(route, request)
+                share = self.limits.memory.share(self._tenant(request))
+                with share, charging(share.take), history_limit(self._most):
+                    response = await endpoint(replace(request, share=share))
             except ClientGone:
                 response = Response(499)
             except Exception as error:
@@ -101,6 +111,13 @@ class ResponsesServer:
         whoever opened it."""
         self._closing = True
         await finish_running(self._options.shutdown_grace_period_seconds if seconds is None else seconds)
+
+    def _tenant(self, request: Request) -> str:
+        """Whose share of the memory a request has. One without a caller has nothing read but its headers."""
+        try:
+            return self._callers.caller(request).tenant
+        except NotAuthenticated:
+            return ""
 
     def _endpoint(self, route: str | None, request: Request) -> Endpoint:
         methods = self.routes.get(route) if route is not None else None

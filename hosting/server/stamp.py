@@ -19,6 +19,20 @@ _SERVERS = frozenset(
 _EVENTS = frozenset({"status", "output", "error", "incomplete_details", "completed_at", "usage"})
 # What a builder that was not given the request fills in. Such a value says nothing.
 _DEFAULTS = new_envelope(CreateRequest(), response_id="", model="", created_at=0)
+# JSON types of the fields that a handler may set. SDKs parse an answer with anything else not at all.
+_TEXT: tuple[type, ...] = (str, type(None))
+_NUMBER: tuple[type, ...] = (int, float, type(None))
+_OBJECT: tuple[type, ...] = (dict, type(None))
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("model", "prompt_cache_key", "safety_identifier", "service_tier", "truncation", "user"), _TEXT),
+    **dict.fromkeys(("frequency_penalty", "presence_penalty", "temperature", "top_p"), _NUMBER),
+    **dict.fromkeys(("max_output_tokens", "max_tool_calls", "top_logprobs"), (int, type(None))),
+    **dict.fromkeys(("metadata", "prompt", "reasoning", "text"), _OBJECT),
+    "instructions": (str, list, type(None)),
+    "parallel_tool_calls": (bool,),
+    "tool_choice": (str, dict),
+    "tools": (list,),
+}
 
 
 class Stamp:
@@ -36,10 +50,16 @@ class Stamp:
             raise HandlerFault("the event is of another response: its id is not context.response_id")
 
     def merge(self, response: Mapping[str, Any]) -> None:
-        """Take over what the handler has set: the fields that are not the server's, and not just a default."""
+        """Take over what the handler has set: the fields that are not the server's, and not just a default.
+
+        Raises HandlerFault for a field that has a type which it has nowhere.
+        """
         for name, value in response.items():
             if name in _SERVERS or name in _EVENTS or (name in _DEFAULTS and value == _DEFAULTS[name]):
                 continue
+            kinds = _KINDS.get(name)
+            if kinds is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
+                raise HandlerFault(f"the response's {name} can't be a {type(value).__name__}")
             if name == "metadata":
                 self.fields[name] = {**_mapping(self.fields.get(name)), **_mapping(value)}
             else:

@@ -9,6 +9,7 @@ from hosting.server.follow import follow_response
 from hosting.server.http import Request, Response, json_response
 from hosting.server.input_items import list_input_items
 from hosting.server.limits import Limits
+from hosting.server.query import check_query_include, query_flag
 from hosting.state import StoredResponse, Turns
 from hosting.storage import Store
 from hosting.streaming import streams
@@ -34,20 +35,22 @@ class StoredResponses:
 
     async def retrieve(self, request: Request) -> Response:
         """The response, or with `stream=true` its events after `starting_after`."""
-        turns, stored = await self._found(request)
-        if request.query.get("stream", ["false"])[-1].lower() != "true":
+        turns, identifier = self._named(request)
+        stream, after = _events_wanted(request)
+        stored = await self._found(turns, identifier)
+        if not stream:
             return json_response(stored.response)
         if stored.task is None or not stored.response["background"]:
             raise ApiError.not_streamable()
         if not stored.task.stream:
             raise ApiError.not_streamable("not_streamed")
-        after = _starting_after(request)
         with self._limits.follow(self._callers.caller(request)) as lease:
             return lease.answer(await follow_response(turns, stored, after, self._keep_alive))
 
     async def delete(self, request: Request) -> Response:
         """Delete the response with its items and its events."""
-        turns, stored = await self._found(request)
+        turns, identifier = self._named(request)
+        stored = await self._found(turns, identifier)
         identifier, task = stored.response["id"], stored.task
         if stored.running:
             raise ApiError.in_flight()
@@ -63,35 +66,46 @@ class StoredResponses:
 
     async def cancel(self, request: Request) -> Response:
         """Cancel the response, if it runs in the background."""
-        turns = Turns(self._open_store(), self._callers.scope(request))
-        return json_response(await self._background.cancel(turns, _identifier(request)))
+        return json_response(await self._background.cancel(*self._named(request)))
 
     async def input_items(self, request: Request) -> Response:
         """A page of the items that the response was made from."""
-        turns, stored = await self._found(request)
+        turns, identifier = self._named(request)
+        check_query_include(request.query)
+        stored = await self._found(turns, identifier)
         return json_response(await list_input_items(turns, stored, request.query))
 
-    async def _found(self, request: Request) -> tuple[Turns, StoredResponse]:
-        turns, identifier = Turns(self._open_store(), self._callers.scope(request)), _identifier(request)
+    def _named(self, request: Request) -> tuple[Turns, str]:
+        """The caller's turns, and the id in the path. Raises ApiError 400 for what could never be one."""
+        turns = Turns(self._open_store(), self._callers.scope(request))
+        identifier = request.path_params["response_id"]
+        if not identifier.startswith("resp_"):
+            raise ApiError.malformed_id("response_id", identifier)
+        return turns, identifier
+
+    async def _found(self, turns: Turns, identifier: str) -> StoredResponse:
         stored = await turns.response(identifier)
         if stored is None:
             raise ApiError.response_not_found(identifier)
-        return turns, stored
+        return stored
 
 
-def _identifier(request: Request) -> str:
-    """The response id of the path. Raises ApiError 400 for what could never be one."""
-    identifier = request.path_params["response_id"]
-    if not identifier.startswith("resp_"):
-        raise ApiError.malformed_id("response_id", identifier)
-    return identifier
+def _events_wanted(request: Request) -> tuple[bool, int]:
+    """Whether a retrieval is for events, and the number that the client has seen last: `starting_after` (OpenAI), else the
+    `Last-Event-ID` of SSE; -1 for none. Raises ApiError 400 for a query that could never be answered."""
+    query = request.query
+    check_query_include(query)
+    query_flag(query, "include_obfuscation")  # deltas are never padded
+    stream = query_flag(query, "stream")
+    after = _number(query.get("starting_after", [""])[-1])
+    if after is None and stream:  # else the header belongs to nothing
+        after = _number(request.headers.get("last-event-id", ""))
+    return stream, -1 if after is None else after
 
 
-def _starting_after(request: Request) -> int:
-    """The number that the client has seen last: `starting_after` (OpenAI), else the `Last-Event-ID` of SSE; -1 for none."""
-    given = request.query.get("starting_after", [""])[-1] or request.headers.get("last-event-id", "")
+def _number(given: str) -> int | None:
     if not given:
-        return -1
+        return None
     if not (given.isascii() and given.isdigit() and len(given) <= 12):
         raise ApiError.invalid_value("starting_after", "Invalid 'starting_after': expected an integer of at least 0.")
     return int(given)

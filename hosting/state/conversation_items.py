@@ -5,14 +5,15 @@ of those than a transaction takes (`Conversation.scattered`), the log is read.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
+from itertools import batched
 from typing import Any, cast
 
 from hosting.ids import parse_id
 from hosting.state.conversation_row import Conversation, ItemNotFound
 from hosting.state.conversation_table import ConversationTable, row_items
-from hosting.state.items import turn_items
+from hosting.state.items import ItemPage, turn_items
 from hosting.state.lineage import MAIN, Place
 from hosting.state.turns import Turns
 from hosting.storage import Entity, keys
@@ -21,6 +22,9 @@ __all__ = ["ConversationItems"]
 
 _PLACES = 1_000
 """Positions of the log that are listed at a time (they are read in smaller blocks)."""
+
+_AT_ONCE = 16
+"""Turns that are looked into at a time: what is too much should be noticed before all of it is on its way."""
 
 _LOOK_UPS = 50
 """Ids that are looked up one by one; for more of them the rows of all ids are read at once."""
@@ -71,10 +75,9 @@ class ConversationItems:
         for identifier in wanted:
             if (parsed := parse_id(identifier)) is not None and parsed.chain == chain:
                 turns.setdefault(parsed.turn, set()).add(identifier)
-        rows, indexed = await asyncio.gather(
-            asyncio.gather(*(self._row(chain, position) for position in turns)), self._present_rows(chain, list(wanted))
+        native, indexed = await asyncio.gather(
+            self._native(chain, list(turns)), self._present_rows(chain, list(wanted))
         )
-        native = {item["id"] for row in rows if row is not None for item in row_items(row)}
         return frozenset(identifier for identifier in wanted if identifier in indexed or identifier in native)
 
     async def scattered(self, conversation: Conversation, ids: Iterable[str]) -> frozenset[str]:
@@ -90,7 +93,8 @@ class ConversationItems:
     async def page(
         self, conversation: Conversation, after: str | None, *, descending: bool, limit: int
     ) -> tuple[list[Item], bool]:
-        """At most `limit` items behind the item `after`, and whether there are more. Reads no more of the log than it needs.
+        """At most `limit` items behind the item `after`, fewer large ones, and whether there are more. Reads no more of the
+        log than it needs.
 
         When the item `after` was deleted since (clients delete what they list, page by page), its id may still say which turn
         it was in; then the list goes on with what is left of that turn. Raises ItemNotFound for any other unknown id.
@@ -98,7 +102,7 @@ class ConversationItems:
         start = conversation.next - 1 if descending else 0
         if after is not None:
             start = await self._position(conversation, after)
-        page: list[Item] = []
+        page = ItemPage(limit)
         async with aclosing(self.turns(conversation, start, descending=descending)) as turns:
             async for position, items in turns:
                 if descending:
@@ -106,10 +110,9 @@ class ConversationItems:
                 if after is not None and position == start:
                     ids = [item["id"] for item in items]
                     items = items[ids.index(after) + 1 :] if after in ids else items
-                page += items
-                if len(page) > limit:
+                if not all(map(page.add, items)):
                     break
-        return page[:limit], len(page) > limit
+        return page.items, page.has_more
 
     async def turns(
         self, conversation: Conversation, start: int, *, descending: bool
@@ -120,7 +123,7 @@ class ConversationItems:
         for first in range(0, len(positions), _PLACES):
             places = [Place(conversation.chain, MAIN, position) for position in positions[first : first + _PLACES]]
             async with aclosing(turn_items(self._turns, places)) as found:
-                async for place, given, made in found:
+                async for place, given, made, _ in found:
                     yield place.turn, [*given, *made]
 
     async def _position(self, conversation: Conversation, item_id: str) -> int:
@@ -135,6 +138,14 @@ class ConversationItems:
 
     async def _row(self, chain: str, position: int) -> Entity | None:
         return await self._table.store.get(self._table.partition(chain), keys.turn_row(MAIN, position))
+
+    async def _native(self, chain: str, positions: Sequence[int]) -> set[str]:
+        """The ids of all items of these turns."""
+        found: set[str] = set()
+        for batch in batched(positions, _AT_ONCE, strict=False):
+            rows = await asyncio.gather(*(self._row(chain, position) for position in batch))
+            found |= {item["id"] for row in rows if row is not None for item in row_items(row)}
+        return found
 
     async def _indexed(self, chain: str, item_id: str) -> int | None:
         found = await self._table.store.get(self._table.partition(chain), keys.item_row(item_id), documents=())

@@ -3,11 +3,13 @@
 import asyncio
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from hosting.ids import parse_id
+from hosting.read_budget import ReadTooLarge, read_at_most
 from hosting.state.conversation_row import (
     Conversation,
     ConversationLocked,
@@ -26,7 +28,15 @@ _ATTEMPTS = 8
 _PAUSE = 0.01
 """Seconds, at most, before the second of them; each pause may be twice as long as the one before it."""
 
+_TAIL_BYTES = 8 * 1024 * 1024
+"""Turns behind the row that are read at once. Larger ones are read one by one: there are few, each of any size."""
+
+_ITEMS = ("input", "output")
+_TELLING = ("type", "id", "call_id", "status")
+
 type Item = dict[str, Any]
+type _Tail = dict[int, tuple[list[Item], Entity]]
+"""Position to what there is to know of its items, and to the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +100,16 @@ class ConversationTable:
         """
         if not stored.owners and not recheck:
             return Settled(stored)
-        wanted = {"input", "output", *documents}
         owners, tail = await asyncio.gather(
-            asyncio.gather(*(self._owner(stored, response) for response in stored.owners)), self._tail(stored, wanted)
+            asyncio.gather(*(self._owner(stored, response) for response in stored.owners)),
+            self._tail(stored, documents),
         )
         if any(not owner.known or _is_missing(owner, stored, tail) for owner in owners):
-            tail = await self._tail(stored, wanted)  # it ended while we looked
+            tail = await self._tail(stored, documents)  # it ended while we looked
         conversation = replace(stored, owners=tuple(owner.response for owner in owners if owner.running))
-        for position, row in tail.items():
-            conversation = with_turn(conversation, position, row_items(row))
-        return Settled(conversation, tail)
+        for position, (items, _) in tail.items():
+            conversation = with_turn(conversation, position, items)
+        return Settled(conversation, {position: row for position, (_, row) in tail.items()})
 
     async def change(
         self, identifier: str, step: Step, *, stored: Conversation | None = None, token: str = ""
@@ -147,13 +157,31 @@ class ConversationTable:
         position = int(cast("int", found.fields["turn"])) if ended_here and not running else None
         return _Owner(response, running, known=True, position=position)
 
-    async def _tail(self, stored: Conversation, documents: set[str]) -> dict[int, Entity]:
-        bounds = keys.turn_range(MAIN, stored.next)
-        rows = await self.store.query(self.partition(stored.chain), *bounds, documents=documents)
-        return {keys.turn_position(row.row): row for row in rows}
+    async def _tail(self, stored: Conversation, documents: Collection[str]) -> _Tail:
+        partition, bounds = self.partition(stored.chain), keys.turn_range(MAIN, stored.next)
+        budget = None
+        try:
+            with read_at_most(_TAIL_BYTES) as budget:
+                rows = await self.store.query(partition, *bounds, documents={*_ITEMS, *documents})
+                return {keys.turn_position(row.row): (_told(row), row) for row in rows}
+        except ReadTooLarge as error:
+            if error.budget is not budget:
+                raise
+        tail: _Tail = {}
+        for row in await self.store.query(partition, *bounds, documents=documents):
+            with read_at_most(sys.maxsize) as budget:
+                found = await self.store.get(partition, row.row, documents=_ITEMS)
+                tail[keys.turn_position(row.row)] = (_told(found) if found is not None else [], row)
+                budget.refund()
+        return tail
 
 
-def _is_missing(owner: _Owner, stored: Conversation, tail: Mapping[int, Entity]) -> bool:
+def _told(row: Entity) -> list[Item]:
+    """What a conversation has to know of the items of a turn, whatever else is in them."""
+    return [{name: item[name] for name in _TELLING if name in item} for item in row_items(row)]
+
+
+def _is_missing(owner: _Owner, stored: Conversation, tail: _Tail) -> bool:
     return owner.position is not None and owner.position >= stored.next and owner.position not in tail
 
 

@@ -22,7 +22,7 @@ from hosting.storage import (
     Store,
 )
 
-__all__ = ["Limits", "Report", "Retention", "Sweep"]
+__all__ = ["Report", "Retention", "Sweep", "TickLimits"]
 
 _log = logging.getLogger("hosting.retention")
 
@@ -39,7 +39,7 @@ class Sweep(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TickLimits:
     """What one invocation may do at most, within a page (some seconds, a thousand rows or streams)."""
 
     seconds: float = 240.0
@@ -76,11 +76,11 @@ class Retention:
         store: Store,
         sweeps: Sequence[Sweep],
         *,
-        limits: Limits | None = None,
+        limits: TickLimits | None = None,
         clock: Callable[[], float] = time.time,
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store, self._sweeps, self._limits = store, sweeps, limits or Limits()
+        self._store, self._sweeps, self._limits = store, sweeps, limits or TickLimits()
         self._clock, self._elapsed = clock, elapsed
 
     async def run(self) -> Report:

@@ -12,11 +12,14 @@ its own, so that it can be retrieved, but the conversation does not continue thr
 """
 
 import asyncio
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import batched
 from typing import cast
 
 from hosting.ids import new_chain, parse_id, response_id
+from hosting.read_budget import read_at_most
 from hosting.state.lineage import MAIN, Lineage, Place, Segment, extend, next_place, places
 from hosting.state.response_row import (
     INLINE,
@@ -38,6 +41,9 @@ _RESPONSE_DOCUMENTS = ("response", "lineage", "input", "output", "notes", "openi
 # One query page holds 1,000 rows. Long logs are read as parallel ranges of this many, so that a turn has one round trip
 # whatever its position; a wider range would put its second page behind its first.
 _RANGE = 500
+
+_RANGES_AT_ONCE = 16
+"""A log of more than 8,000 turns takes a second round trip: what is too much to be kept should not all be on its way."""
 
 _SPECULATED = 10_000
 """Turns that are read on the word of an id alone. Whether a response with a later place exists is asked first."""
@@ -71,8 +77,10 @@ class Turn:
 class Turns:
     """The conversations of one scope (a tenant, or a user of it)."""
 
-    def __init__(self, store: Store, scope: str) -> None:
-        self.store, self.scope = store, scope
+    def __init__(self, store: Store, scope: str, *, max_history_bytes: int = sys.maxsize) -> None:
+        """`max_history_bytes` limits `history`, which is read while the turn runs; around `begin` and `resume` there is more
+        to read, so their callers say it there."""
+        self.store, self.scope, self.max_history_bytes = store, scope, max_history_bytes
 
     async def begin(
         self, previous: str | None, *, history: bool, unfinished: bool = False, session: bool = True
@@ -155,11 +163,12 @@ class Turns:
         return await self.store.get(partition, keys.response_row(response), documents=()) is not None
 
     async def history(self, turn: Turn) -> list[Json]:
-        """The stored messages before `turn`, oldest first: read now if `begin` was not asked for them."""
+        """The stored messages before `turn`, oldest first: read now if `begin` was not asked for them. Raises ReadTooLarge."""
         if turn.history is None:
             rows: dict[Place, Entity] = {}
-            for more in await asyncio.gather(*(self._rows(segment, ("messages",)) for segment in turn.before)):
-                rows |= more
+            with read_at_most(self.max_history_bytes):
+                for segment in turn.before:
+                    rows |= await self._rows(segment, ("messages",))
             turn.history = _messages(rows, turn.before)
         return turn.history
 
@@ -272,9 +281,10 @@ class Turns:
         partition, wanted = self._partition(segment.chain), tuple(documents)
         starts = range(segment.first, segment.last + 1, _RANGE)
         ranges = [keys.turn_range(segment.log, start, min(start + _RANGE, segment.last + 1)) for start in starts]
-        pages = await asyncio.gather(
-            *(self.store.query(partition, first, last, documents=wanted) for first, last in ranges)
-        )
+        pages: list[list[Entity]] = []
+        for batch in batched(ranges, _RANGES_AT_ONCE, strict=False):
+            reads = (self.store.query(partition, first, last, documents=wanted) for first, last in batch)
+            pages += await asyncio.gather(*reads)
         return {Place(segment.chain, segment.log, keys.turn_position(row.row)): row for page in pages for row in page}
 
     def _partition(self, chain: str) -> str:

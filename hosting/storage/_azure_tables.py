@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from hosting.read_budget import charge
 from hosting.telemetry import observed
 
 from ._azure_errors import azure_errors, error_code, failure
@@ -181,7 +182,9 @@ class AzureTables:
             for name, value in found.items()
             if name not in _SYSTEM and value is not None and (wanted is None or name in wanted)
         }
-        self._meter.bytes_in += sum(len(name) + len(value) for name, value in properties.items())
+        size = sum(len(name) + len(value) for name, value in properties.items())
+        self._meter.bytes_in += size
+        charge(size)
         return RawEntity(found["PartitionKey"], found["RowKey"], found.metadata["etag"], properties)
 
 

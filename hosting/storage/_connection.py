@@ -43,10 +43,10 @@ def connect(
     close it. Raises ConfigurationError.
     """
     if not _TABLE.fullmatch(table):
-        raise ConfigurationError(f"{table!r} can't be a table's name: 3 to 63 letters and digits, a letter first")
+        raise ConfigurationError("the table can't have that name: 3 to 63 letters and digits, a letter first")
     if not _CONTAINER.fullmatch(container):
         raise ConfigurationError(
-            f"{container!r} can't be a container's name: 3 to 63 lower-case letters, digits and single hyphens"
+            "the container can't have that name: 3 to 63 lower-case letters, digits and single hyphens"
         )
     meter = Meter()
     connection = Connection(read_settings(env, name), table, container)

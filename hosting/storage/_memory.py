@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from hosting.read_budget import charge
 from hosting.telemetry import observed
 
 from ._append_blobs import BlobInfo
@@ -133,7 +134,9 @@ class MemoryTables:
     def _read(self, entity: RawEntity, select: Sequence[str] | None) -> RawEntity:
         names = entity.properties if select is None else [name for name in select if name in entity.properties]
         properties = {name: entity.properties[name] for name in names}
-        self._meter.bytes_in += sum(len(name) + len(value) for name, value in properties.items())
+        size = sum(len(name) + len(value) for name, value in properties.items())
+        self._meter.bytes_in += size
+        charge(size)
         return RawEntity(entity.partition, entity.row, entity.etag, properties)
 
 

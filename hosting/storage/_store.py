@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from hosting.read_budget import charge
 
 from ._commit import Commit
 from ._errors import CorruptValue, RowChanged, RowMissing, StorageUnavailable
@@ -43,6 +45,8 @@ class Entity:
     etag: str
     fields: Mapping[str, Scalar]
     documents: Mapping[str, Json]
+    size: int = field(default=0, compare=False)
+    """Of the documents as they are stored; about their bytes."""
 
 
 class Store:
@@ -71,7 +75,7 @@ class Store:
                 return None
             if gone is not None and gone[0] == raw.etag:
                 raise CorruptValue(f"row {row!r} refers to blob {gone[1]!r}, which is not there")
-            result = await self._decode(raw, documents)
+            result = await self._decode(raw, _spilled(raw, documents))
             if isinstance(result, Entity):
                 return result
             # Whoever replaced this version since we read it has removed its blobs: then there is a new one to read.
@@ -94,7 +98,8 @@ class Store:
         """
         select = None if documents is None else columns_of(documents)
         rows = await self._tables.query(partition, first, last, select, limit)
-        results = await asyncio.gather(*(self._decode(raw, documents) for raw in rows))
+        spilled = [_spilled(raw, documents) for raw in rows]  # of all rows: before the first blob is read
+        results = await asyncio.gather(*(self._decode(raw, refs) for raw, refs in zip(rows, spilled, strict=True)))
         entities: list[Entity] = []
         for raw, result in zip(rows, results, strict=True):
             # A row whose blob is gone was replaced or deleted since: `get` finds out which.
@@ -146,22 +151,29 @@ class Store:
         finally:
             await self._blobs.close()
 
-    async def _decode(self, raw: RawEntity, documents: Collection[str] | None) -> Entity | BlobRef:
-        """The row with its spilled documents, or the reference to one whose blob is not there."""
-        refs = decode_refs(raw.properties.get(SPILLED), raw.row)
-        wanted = {name: ref for name, ref in refs.items() if documents is None or name in documents}
-        values: dict[str, Json] = {
-            name: decode_document(text, f"{raw.row}.{name}") for name, text in inline_texts(raw.properties).items()
-        }
-        if wanted:
-            blobs = await asyncio.gather(*(self._read(ref) for ref in wanted.values()))
-            for (name, ref), data in zip(wanted.items(), blobs, strict=True):
+    async def _decode(self, raw: RawEntity, refs: Mapping[str, BlobRef]) -> Entity | BlobRef:
+        """The row with its spilled documents `refs`, or the reference to one whose blob is not there."""
+        texts = inline_texts(raw.properties)
+        values: dict[str, Json] = {name: decode_document(text, f"{raw.row}.{name}") for name, text in texts.items()}
+        if refs:
+            blobs = await asyncio.gather(*(self._read(ref) for ref in refs.values()))
+            for (name, ref), data in zip(refs.items(), blobs, strict=True):
                 if data is None:
                     return ref
                 values[name] = decode_document(ref.check(data), f"{raw.row}.{name}")
         fields = decode_fields(raw.properties.get(FIELDS, "{}"), raw.row)
-        return Entity(raw.partition, raw.row, outer_etag(raw.etag, spilled=bool(refs)), fields, values)
+        etag = outer_etag(raw.etag, spilled=bool(raw.properties.get(SPILLED)))
+        size = sum(map(len, texts.values())) + sum(ref.length for ref in refs.values())
+        return Entity(raw.partition, raw.row, etag, fields, values, size)
 
     async def _read(self, ref: BlobRef) -> bytes | None:
         async with self._blob_slots:
             return await self._blobs.get(ref.name)
+
+
+def _spilled(raw: RawEntity, documents: Collection[str] | None) -> dict[str, BlobRef]:
+    """The spilled ones among the documents, whose bytes are counted here. Raises CorruptValue and what `charge` raises."""
+    refs = decode_refs(raw.properties.get(SPILLED), raw.row)
+    wanted = {name: ref for name, ref in refs.items() if documents is None or name in documents}
+    charge(sum(ref.length for ref in wanted.values()))
+    return wanted

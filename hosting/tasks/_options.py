@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any, cast
 
+from hosting.errors import ConfigurationError
+
 __all__ = ["INPUT_BYTES", "QUEUE_LENGTH", "TaskOptions"]
 
 INPUT_BYTES = 10 * 1024 * 1024
@@ -74,21 +76,27 @@ class TaskOptions:
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str] | None = None) -> "TaskOptions":
-        """The defaults, overridden by `TASKS_*_SECONDS`. Raises ValueError that names a setting that is no number."""
+        """The defaults, overridden by `TASKS_*_SECONDS`. Raises ConfigurationError that names a setting that is no number."""
         values: Mapping[str, str] = os.environ if env is None else env
         given: dict[str, timedelta] = {}
-        for item in fields(cls):
-            name = f"TASKS_{item.name.upper()}_SECONDS"
-            if item.name == "scan_concurrency" or not values.get(name):
+        for name, field in cls.settings().items():
+            if not values.get(name):
                 continue
             try:
                 seconds = float(values[name])
             except ValueError:
                 seconds = -1.0
             if not 0 <= seconds < 1e9:
-                raise ValueError(f"{name} takes a number of seconds, not {values[name]!r}")
-            given[item.name] = timedelta(seconds=seconds)
+                raise ConfigurationError(f'{name} takes a number of seconds, 0 or more. See docs/tasks.md, "Time".')
+            given[field] = timedelta(seconds=seconds)
         return replace(cls(), **cast("dict[str, Any]", given))
+
+    @classmethod
+    def settings(cls) -> dict[str, str]:
+        """Names of the settings, and of the fields that they override."""
+        return {
+            f"TASKS_{item.name.upper()}_SECONDS": item.name for item in fields(cls) if item.name != "scan_concurrency"
+        }
 
     @property
     def heartbeat(self) -> timedelta:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hosting.ids import parse_id
+from hosting.state import conversation_table
 from hosting.state.conversation_row import ConversationLocked, ConversationNotFound, owned
 from hosting.storage import RowChanged, keys
 from tests.contract.conversation_worlds import (
@@ -453,3 +454,15 @@ async def test_items_that_wait_behind_a_turn_are_not_lost_to_an_older_version(wo
     with pytest.raises(RowChanged):
         await world.accept(replace(past, conversation=stale))
     assert await world.texts(identifier) == ["0", "1"]
+
+
+async def test_large_turns_behind_the_row_are_read_one_by_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation_table, "_TAIL_BYTES", 10)
+    identifier = await world.begin("0")
+    for number in range(2):
+        turn = await world.queue(identifier)
+        await world.end(turn, f"hi {number}", "hello", call(f"a{number}"))
+    past = await world.turns.read(identifier, history=True)
+    assert past.conversation.next == 3
+    assert past.conversation.open_calls == ("a0", "a1")
+    assert await world.remembered(identifier) == ["0", "hi 0", "hello", "hi 1", "hello"]

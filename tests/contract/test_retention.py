@@ -12,7 +12,7 @@ from hosting.ids import item_id, response_id
 from hosting.settings import load_settings
 from hosting.state import TurnRecord, Turns
 from hosting.state.idempotency import IdempotencyKeys
-from hosting.state.retention import Limits, Report
+from hosting.state.retention import Report, TickLimits
 from hosting.storage import AppendBlobs, MemoryAppendBlobs, connect_append_blobs, keys
 from hosting.streaming import StreamRegistry
 from hosting.tasks._outcome import Outcome
@@ -56,7 +56,7 @@ class World:
             self.store,
             self.appends,
             clock=lambda: now,
-            limits=Limits(**{"between_passes": 0.0, **limits}),
+            limits=TickLimits(**{"between_passes": 0.0, **limits}),
         )
         return await retention.run()
 

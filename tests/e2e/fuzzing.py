@@ -83,7 +83,7 @@ def _config(examples: int) -> SchemathesisConfig:
             "generation": {"max-examples": examples, "database": "none", "no-shrink": True},
             "operations": [
                 {
-                    # Its other parameters count only with `stream=true`, which JSON Schema can't say.
+                    # Its header counts only with `stream=true`, which JSON Schema can't say.
                     "include-operation-id": "getResponse",
                     "checks": {"negative_data_rejection": {"enabled": False}},
                 },

@@ -100,3 +100,9 @@ def test_an_unknown_invocation_is_404_and_a_wrong_body_400(client: httpx.Client)
     for answer in (client.get("/v1/invocations/nobody"), client.post("/v1/invocations/nobody/cancel")):
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
     assert client.post("/v1/invocations", json={"from": 0}).json()["error"]["param"] == "from"
+
+
+@pytest.mark.parametrize("after", ["9" * 5_000, "-1", "x", "٣"], ids=["5,000 digits", "-1", "x", "another script"])
+def test_a_wrong_position_is_a_400_that_names_it(client: httpx.Client, after: str) -> None:
+    answer = client.get("/v1/invocations/nobody", params={"after": after})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "after")

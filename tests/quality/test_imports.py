@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent / "hosting"
 
-_BASE = {"errors", "ids", "keys", "settings", "telemetry"}
+_BASE = {"errors", "ids", "keys", "read_budget", "settings", "telemetry"}
 _ALLOWED = {
     "telemetry": set[str](),
     "storage": _BASE,
@@ -16,7 +16,7 @@ _ALLOWED = {
     "streaming": _BASE | {"storage"},
     "state": _BASE | {"storage", "responses"},
     "server": _BASE | {"identity", "storage", "responses", "state", "tasks", "streaming"},
-    "functions": _BASE | {"identity", "storage", "responses", "state", "tasks", "streaming", "server"},
+    "functions": _BASE | {"identity", "models", "storage", "responses", "state", "tasks", "streaming", "server"},
 }
 """Package to those that it may import, beside itself. `responses` is pure, so `state` may use its words."""
 

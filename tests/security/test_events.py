@@ -81,7 +81,7 @@ async def test_a_text_is_no_event(world: Secured, what: str, background: bool) -
         "instructions": text,
         "metadata": {"a": text[:500], text[:60] or "k": "b"},
         "user": text,
-        "tools": [{"type": "function", "name": f"f{text}"[:120], "description": text, "parameters": {"title": text}}],
+        "tools": [{"type": "function", "name": "f", "description": text, "parameters": {"title": text}}],
         "model": f"m{text}"[:250],
         "stream": True,
         "background": background,

@@ -254,6 +254,14 @@ def test_a_tenants_key_does_not_open_what_is_another_tenants(host: DevHost) -> N
     assert exchange(host, raw("POST", f"/v1/responses/{running['id']}/cancel")).json["status"] == "cancelled"
 
 
+@pytest.mark.parametrize("keys", [(_CONTOSO, _FABRIKAM), (_FABRIKAM, _CONTOSO)], ids=["one", "the other"])
+def test_two_keys_on_the_wire_are_a_400(host: DevHost, keys: tuple[str, str]) -> None:
+    first, second = keys
+    answer = exchange(host, raw("GET", "/v1/models", key=first, more=b"authorization: Bearer %s\r\n" % second.encode()))
+    assert (answer.status, answer.json["error"]["param"]) == (400, "authorization")
+    assert b"sk-" not in answer.body
+
+
 @pytest.mark.parametrize(
     "authorization",
     [

@@ -49,7 +49,7 @@ async def _post(world: Secured, caller: Caller, body: Any) -> Response:
 
 
 def taken(world: Secured) -> int:
-    return world.server.limits.places["streams"]
+    return world.server.limits.seats["streams"]
 
 
 async def close(*responses: Response) -> None:

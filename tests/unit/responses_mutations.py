@@ -45,7 +45,7 @@ VALID: tuple[dict[str, Any], ...] = (
         "temperature": 0.5,
         "top_p": 1,
         "top_logprobs": 3,
-        "max_output_tokens": 9,
+        "max_output_tokens": 90,
         "max_tool_calls": 1,
         "truncation": "auto",
         "service_tier": "flex",

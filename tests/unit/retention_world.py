@@ -8,7 +8,7 @@ from hosting.settings import load_settings
 from hosting.state import TaskRef, Turn, TurnRecord, Turns
 from hosting.state.lineage import extend
 from hosting.state.response_row import running_columns
-from hosting.state.retention import Limits, Report, Retention
+from hosting.state.retention import Report, Retention, TickLimits
 from hosting.storage import Insert, MemoryAppendBlobs, MemoryBlobs, MemoryTables, Meter, Operation, Put, Store, keys
 from hosting.streaming import StreamRegistry
 from hosting.tasks._record import Record, Slot
@@ -42,14 +42,14 @@ class World:
         """Let time go by."""
         await self.clock.advance(days * DAY)
 
-    def retention(self, store: Store | None = None, limits: Limits | None = None) -> Retention:
+    def retention(self, store: Store | None = None, limits: TickLimits | None = None) -> Retention:
         """One process's."""
         used = store or self.store
         return make_retention(self.settings, used, self.appends, clock=self.clock.now, limits=limits)
 
     async def retain(self, **limits: float) -> Report:
         """A whole pass."""
-        chosen = Limits(**{"between_passes": 0.0, **limits})  # type: ignore[arg-type]
+        chosen = TickLimits(**{"between_passes": 0.0, **limits})  # type: ignore[arg-type]
         report = await self.retention(limits=chosen).run()
         assert report.finished
         return report

@@ -287,7 +287,7 @@ def test_d14_the_request_is_echoed() -> None:
         "metadata": {"a": "b"},
         "store": False,
         "parallel_tool_calls": False,
-        "max_output_tokens": 7,
+        "max_output_tokens": 17,
     }
     response = rendered(body=body, session_id="resp_0")
     assert response["previous_response_id"] == "resp_0"

@@ -52,7 +52,9 @@ class Api:
         self.store = Store(self.tables, MemoryBlobs())
         self.settings = settings = load_settings({"AZURE_FUNCTIONS_ENVIRONMENT": "Development", **env})
         self.server = ResponsesServer(None, settings, lambda: self.store)
-        routes = ConversationRoutes(settings, lambda: self.store, Limits(settings, lambda: self.store)).routes
+        routes = ConversationRoutes(
+            Callers(settings), Limits(settings, lambda: self.store), settings, lambda: self.store
+        ).routes
         self.server.routes = {**self.server.routes, **routes}
         self.headers: dict[str, str] = {}
 

@@ -63,9 +63,29 @@ async def test_a_client_that_waits_behind_a_running_turn_and_hangs_up_ends_its_o
     first = await world.create("[[slow 400 10]]", background=True)
     gone = asyncio.Event()
     waiting = asyncio.create_task(world.post("never seen", previous_response_id=first["id"], disconnected=gone.wait))
-    await until(lambda: len(world.server.limits.places) == 3 and _accepted(world.store, first["id"]))
+    await until(lambda: len(world.server.limits.seats) == 3 and _accepted(world.store, first["id"]))
     gone.set()
     assert (await waiting).status == 499
+
+
+async def test_a_client_that_follows_its_turn_behind_a_running_one_and_hangs_up_ends_it(world: World) -> None:
+    first = await world.create("[[slow 400 10]]", background=True)
+    reading = await world.stream("never seen", previous_response_id=first["id"])
+    waiting = (await reading.until("queued"))["response"]["id"]
+    await reading.hang_up()
+
+    async def cancelled() -> bool:
+        return (await world.get(waiting))["status"] == "cancelled"
+
+    await until(cancelled)
+
+
+async def test_a_background_turn_behind_a_running_one_goes_on_without_its_reader(world: World) -> None:
+    first = await world.create("[[slow 3 10]]", background=True)
+    reading = await world.stream("seen", previous_response_id=first["id"], background=True)
+    waiting = (await reading.until("queued"))["response"]["id"]
+    await reading.hang_up()
+    assert (await world.ended(waiting))["status"] == "completed"
 
 
 def _accepted(store: Store, first: str) -> bool:

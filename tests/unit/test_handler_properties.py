@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hosting.server.handler import ResponseNotCreated
@@ -51,6 +51,7 @@ EVENTS = st.one_of(
 BEGINNING = [{"type": "response.created", "response": {}}]
 
 
+@example([*BEGINNING, {"type": "response.queued", "response": {"text": ""}}], None)
 @settings(max_examples=250, deadline=None)
 @given(
     st.lists(EVENTS, max_size=8).map(lambda events: BEGINNING + events) | st.lists(EVENTS, max_size=4),

@@ -13,7 +13,7 @@ from hosting.identity import Caller
 from hosting.responses import ApiError, InvalidRequest
 from hosting.server import Request, Response
 from hosting.server.http import json_response
-from hosting.server.limit_leases import Lease, Place, Places
+from hosting.server.limit_leases import Lease, Seat, Seats
 from hosting.server.limits import Limits
 from hosting.settings import load_settings
 from hosting.storage import Store, keys, memory_store
@@ -55,7 +55,7 @@ def body(response: Response) -> AsyncIterator[bytes]:
     return response.body
 
 
-def fault(places: Places, tenant: str = "contoso") -> ApiError:
+def fault(places: Seats, tenant: str = "contoso") -> ApiError:
     with pytest.raises(ApiError) as caught:
         places.take(tenant)
     return caught.value
@@ -65,7 +65,7 @@ def fault(places: Places, tenant: str = "contoso") -> ApiError:
 
 
 def test_a_tenant_with_all_of_its_places_is_a_429_that_sdks_repeat_soon() -> None:
-    places = Places("runs", 10, 2)
+    places = Seats("runs", 10, 2)
     held = [places.take("contoso") for _ in range(2)]
     error = fault(places)
     assert (error.status, error.code, error.headers) == (429, "rate_limit_exceeded", {"retry-after": "1"})
@@ -73,26 +73,26 @@ def test_a_tenant_with_all_of_its_places_is_a_429_that_sdks_repeat_soon() -> Non
 
 
 def test_a_tenant_with_all_of_its_places_does_not_keep_others_out() -> None:
-    places = Places("runs", 10, 1)
+    places = Seats("runs", 10, 1)
     with places.take("contoso"), places.take("fabrikam"):
         assert places.taken == {"contoso": 1, "fabrikam": 1}
 
 
 def test_a_full_process_is_a_503_for_a_tenant_that_did_nothing() -> None:
-    places = Places("runs", 1, 5)
+    places = Seats("runs", 1, 5)
     with places.take("contoso"):
         error = fault(places, "fabrikam")
     assert (error.status, error.code, error.headers) == (503, "server_is_overloaded", {"retry-after": "1"})
 
 
 def test_zero_is_no_limit() -> None:
-    places = Places("runs", 0, 0)
+    places = Seats("runs", 0, 0)
     held = [places.take("contoso") for _ in range(5000)]
     assert len(places) == len(held)
 
 
 def test_a_place_is_given_back_once_however_often_it_is_released() -> None:
-    places = Places("runs", 2, 2)
+    places = Seats("runs", 2, 2)
     first, second = places.take("contoso"), places.take("contoso")
     for _ in range(3):
         first.release()
@@ -102,8 +102,8 @@ def test_a_place_is_given_back_once_however_often_it_is_released() -> None:
 
 
 def test_a_place_that_is_forgotten_is_given_back() -> None:
-    places = Places("runs", 1, 1)
-    place: Place | None = places.take("contoso")
+    places = Seats("runs", 1, 1)
+    place: Seat | None = places.take("contoso")
     assert place is not None
     del place
     assert len(places) == 0
@@ -112,8 +112,8 @@ def test_a_place_that_is_forgotten_is_given_back() -> None:
 # ---- leases and bodies
 
 
-def leased() -> tuple[Places, Lease]:
-    places = Places("streams", 1, 1)
+def leased() -> tuple[Seats, Lease]:
+    places = Seats("streams", 1, 1)
     return places, Lease(places.take("contoso"))
 
 
@@ -213,17 +213,17 @@ def test_a_refusal_has_the_headers_of_the_lease_and_its_own_before_them() -> Non
 async def test_a_foreground_run_has_a_place_among_the_runs_while_it_lasts() -> None:
     limited = limits()
     async with limited.admit(CONTOSO, SCOPE, stream=True):
-        assert limited.places == {"bodies": 0, "runs": 1, "streams": 0}
-    assert limited.places == {"bodies": 0, "runs": 0, "streams": 0}
+        assert limited.seats == {"bodies": 0, "runs": 1, "streams": 0}
+    assert limited.seats == {"bodies": 0, "runs": 0, "streams": 0}
 
 
 async def test_of_a_background_run_only_the_stream_has_a_place() -> None:
     limited = limits()
     async with limited.admit(CONTOSO, SCOPE, background=True, stream=True):
-        assert limited.places["streams"] == 1
-        assert limited.places["runs"] == 0
+        assert limited.seats["streams"] == 1
+        assert limited.seats["runs"] == 0
     async with limited.admit(CONTOSO, SCOPE, background=True):
-        assert limited.places["streams"] == 0
+        assert limited.seats["streams"] == 0
 
 
 async def test_a_run_that_the_rate_refuses_has_no_place() -> None:
@@ -233,7 +233,7 @@ async def test_a_run_that_the_rate_refuses_has_no_place() -> None:
     with pytest.raises(ApiError):
         async with limited.admit(CONTOSO, SCOPE):
             pass
-    assert limited.places["runs"] == 0
+    assert limited.seats["runs"] == 0
 
 
 async def test_a_run_without_a_place_does_not_count_in_the_rate() -> None:
@@ -292,13 +292,13 @@ async def test_a_body_on_its_way_has_a_place_and_the_tenant_has_only_so_many() -
     request = limited.guarded(Request("POST", "/v1/responses", read=read), CONTOSO)
     slow = asyncio.create_task(request.read_body(100))
     await asyncio.sleep(0)
-    assert limited.places["bodies"] == 1
+    assert limited.seats["bodies"] == 1
     with pytest.raises(ApiError) as caught:
         await request.read_body(100)
     assert caught.value.status == 429
     arriving.set()
     assert await slow == b"{}"
-    assert limited.places["bodies"] == 0
+    assert limited.seats["bodies"] == 0
 
 
 async def test_a_body_that_takes_too_long_is_a_408_and_gives_its_place_back() -> None:
@@ -310,7 +310,7 @@ async def test_a_body_that_takes_too_long_is_a_408_and_gives_its_place_back() ->
     with pytest.raises(ApiError) as caught:
         await limited.guarded(Request("POST", "/v1/responses", read=read), CONTOSO).read_body(100)
     assert caught.value.status == 408
-    assert limited.places["bodies"] == 0
+    assert limited.seats["bodies"] == 0
 
 
 async def test_a_json_body_with_too_many_values_is_refused_and_any_other_body_is_not() -> None:

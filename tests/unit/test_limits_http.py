@@ -10,6 +10,7 @@ from azurefunctions.extensions.http import fastapi
 
 from hosting.functions.http import _from_http, _to_http
 from hosting.identity import Caller
+from hosting.read_budget import charging
 from hosting.responses import ApiError
 from hosting.server import Request, Response
 from hosting.server.http import json_response
@@ -66,7 +67,7 @@ async def test_a_body_that_stops_half_way_is_a_408_and_the_connection_is_closed(
         writer.close()
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b'"code":"request_timeout"' in answer
-    assert limits.places["bodies"] == 0
+    assert limits.seats["bodies"] == 0
 
 
 async def test_a_follower_that_goes_gives_its_place_back() -> None:
@@ -85,9 +86,9 @@ async def test_a_follower_that_goes_gives_its_place_back() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request(b"", 0))
         await reader.readuntil(b"keep-alive")
-        assert limits.places["streams"] == 1
+        assert limits.seats["streams"] == 1
         writer.transport.abort()
-        await until(lambda: limits.places["streams"] == 0)
+        await until(lambda: limits.seats["streams"] == 0)
 
 
 async def test_a_follower_that_stops_reading_gives_its_place_back_when_it_goes() -> None:
@@ -105,7 +106,28 @@ async def test_a_follower_that_stops_reading_gives_its_place_back_when_it_goes()
     async with serve(endpoint) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
         writer.write(request(b"", 0))
-        await until(lambda: limits.places["streams"] == 1)
+        await until(lambda: limits.seats["streams"] == 1)
         await asyncio.sleep(0.2)  # the buffers of the connection fill up
         writer.transport.abort()
-        await until(lambda: limits.places["streams"] == 0)
+        await until(lambda: limits.seats["streams"] == 0)
+
+
+async def test_bodies_that_arrive_are_counted_as_they_come_and_refused_when_it_is_too_much() -> None:
+    limits = Limits(load_settings({"HOSTING_MAX_WORKING_BYTES_PER_TENANT": "100000"}), memory_store)
+
+    async def endpoint(request: Request) -> Response:
+        with limits.memory.share(CALLER.tenant) as share, charging(share.take):
+            await limits.guarded(request, CALLER, json=False).read_body(1_000_000)
+            return Response(200)
+
+    async with serve(endpoint) as port:
+        _, first = await asyncio.open_connection("127.0.0.1", port)
+        first.write(request(b"x" * 60_000, 70_000))
+        await until(lambda: limits.memory.in_use == 60_000)
+        reader, second = await asyncio.open_connection("127.0.0.1", port)
+        second.write(request(b"x" * 50_000, 50_000))
+        assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 429 ")
+        assert limits.memory.in_use == 60_000
+        first.transport.abort()
+        await until(lambda: limits.memory.in_use == 0)
+        second.close()

@@ -16,7 +16,7 @@ def body(response: Response) -> AsyncIterator[bytes]:
 
 async def nothing_runs(server: ResponsesServer) -> None:
     async with asyncio.timeout(5):
-        while server.limits.places["runs"]:  # noqa: ASYNC110 - nothing announces it
+        while server.limits.seats["runs"]:  # noqa: ASYNC110 - nothing announces it
             await asyncio.sleep(0.01)
 
 

@@ -58,7 +58,7 @@ def test_stream_must_be_a_bool(value: object) -> None:
         ("temperature", float("nan"), "decimal_below_min_value"),
         ("top_p", 1.5, "decimal_above_max_value"),
         ("top_logprobs", 21, "integer_above_max_value"),
-        ("max_output_tokens", 0, "integer_below_min_value"),
+        ("max_output_tokens", 15, "integer_below_min_value"),
         ("max_output_tokens", 1.5, "invalid_type"),
         ("max_tool_calls", -1, "integer_below_min_value"),
         ("truncation", "sometimes", "invalid_value"),
@@ -67,6 +67,10 @@ def test_stream_must_be_a_bool(value: object) -> None:
         ("model", ["m"], "invalid_type"),
         ("include", "reasoning.encrypted_content", "invalid_type"),
         ("include", [1], "invalid_type"),
+        ("include", ["reasoning.encrypted_content", "secrets"], "invalid_value"),
+        ("prompt_cache_key", "x" * 65, "string_above_max_length"),
+        ("prompt_cache_options", {"prewarm": True}, "unsupported_parameter"),
+        ("prompt_cache_options", {"prewarm": "yes"}, "invalid_type"),
         ("metadata", {"k": 1}, "invalid_type"),
         ("metadata", {"k": None}, "invalid_type"),
         ("metadata", {"k" * 65: "v"}, "string_above_max_length"),
@@ -119,7 +123,8 @@ def test_limits_themselves_are_allowed() -> None:
             "temperature": 2,
             "top_p": 0,
             "top_logprobs": 20,
-            "max_output_tokens": 1,
+            "max_output_tokens": 16,
+            "prompt_cache_key": "x" * 64,
             "metadata": {str(i) * 32: "v" * 512 for i in range(10, 26)},
         }
     )
@@ -186,7 +191,7 @@ def test_a_request_survives_the_way_through_a_body() -> None:
             "conversation": "conv_1",
             "tools": [{"type": "function", "name": "a"}],
             "metadata": {"a": "b"},
-            "include": ["x"],
+            "include": ["reasoning.encrypted_content"],
             "temperature": 0,
             "stream": True,
         }

@@ -52,7 +52,7 @@ def test_the_request_is_echoed() -> None:
         "metadata": {"a": "b"},
         "temperature": 0,
         "top_p": 0,
-        "max_output_tokens": 5,
+        "max_output_tokens": 50,
         "max_tool_calls": 2,
         "parallel_tool_calls": False,
         "store": False,

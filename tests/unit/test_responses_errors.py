@@ -14,7 +14,6 @@ ERRORS = [
     (ApiError.reference_not_found("msg_1"), 400, None, "input"),
     (ApiError.invalid_api_key(), 401, "invalid_api_key", None),
     (ApiError.missing_api_key(), 401, None, None),
-    (ApiError.permission_denied("No."), 403, "permission_denied", None),
     (ApiError.response_not_found("resp_1"), 404, None, "response_id"),
     (ApiError.conversation_not_found("conv_1"), 404, None, "conversation"),
     (ApiError.item_not_found("msg_1"), 404, None, "item_id"),

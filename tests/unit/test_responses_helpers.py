@@ -74,9 +74,9 @@ def test_a_malformed_continuation_is_a_value_error(body: Any) -> None:
 
 
 def test_a_request_becomes_the_arguments_of_a_run() -> None:
-    run = responses_to_run({"input": "hi", "stream": True, "temperature": 0.2, "max_output_tokens": 5})
+    run = responses_to_run({"input": "hi", "stream": True, "temperature": 0.2, "max_output_tokens": 50})
     assert [message.text for message in run["messages"]] == ["hi"]
-    assert run["options"] == {"temperature": 0.2, "max_tokens": 5}
+    assert run["options"] == {"temperature": 0.2, "max_tokens": 50}
     assert run["stream"] is True
 
 

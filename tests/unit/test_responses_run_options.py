@@ -51,7 +51,7 @@ def test_what_belongs_to_the_server_never_reaches_the_agent() -> None:
             "model": "big",
             "store": False,
             "background": True,
-            "include": ["x"],
+            "include": ["reasoning.encrypted_content"],
             "metadata": {"a": "b"},
             "service_tier": "priority",
             "truncation": "auto",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hosting.state.retention import Limits, Retention, Sweep
+from hosting.state.retention import Retention, Sweep, TickLimits
 from hosting.storage import StorageDenied, StorageError, StorageUnavailable, Store, memory_store
 from hosting.testing import VirtualClock
 from tests.unit.retention_world import World
@@ -45,7 +45,7 @@ class Stage:
         return Retention(
             self.store,
             [pages.sweep for pages in self.sweeps],
-            limits=Limits(**limits),
+            limits=TickLimits(**limits),
             clock=self.clock.now,
             elapsed=lambda: self.elapsed,
         )
@@ -163,7 +163,7 @@ async def test_two_real_timers_at_once_remove_everything_once() -> None:
     for n in range(60):
         await world.say(f"chain {n} " + "x" * (400_000 if n % 20 == 0 else 10))
     await world.days(31)
-    limits = Limits(between_passes=0.0)
+    limits = TickLimits(between_passes=0.0)
     reports = await asyncio.gather(*(world.retention(limits=limits).run() for _ in range(2)))
     assert sum(report.removed.get("rows", 0) for report in reports) == 120
     await world.retain()
@@ -178,7 +178,7 @@ async def test_a_pass_in_small_pieces_removes_what_one_in_one_piece_does(monkeyp
     await world.days(31)
     young = await world.say("young")
     invocations = 0
-    while not (await world.retention(limits=Limits(removals=4)).run()).finished:
+    while not (await world.retention(limits=TickLimits(removals=4)).run()).finished:
         invocations += 1
     assert invocations > 5
     assert len(world.rows()) == 2

@@ -7,7 +7,7 @@ import pytest
 
 from hosting.ids import parse_id
 from hosting.state.idempotency import IdempotencyKeys
-from hosting.state.retention import Limits
+from hosting.state.retention import TickLimits
 from hosting.state.retention_forks import keep_for_fork
 from hosting.tasks._outcome import Outcome
 from hosting.tasks._record import Slot
@@ -77,7 +77,7 @@ class Story:
             setattr(seam, name, self._cut(getattr(seam, name), write, point, applied))
         try:
             for _ in range(2):
-                await world.retention(limits=Limits(between_passes=0.0)).run()
+                await world.retention(limits=TickLimits(between_passes=0.0)).run()
         except Killed:
             pass
         finally:

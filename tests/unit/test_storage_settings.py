@@ -41,7 +41,7 @@ def test_connection_string_with_account_and_key() -> None:
 
 
 def test_connection_string_of_a_sovereign_cloud() -> None:
-    found = read(value="AccountName=acc;AccountKey=k;EndpointSuffix=core.chinacloudapi.cn")
+    found = read(value="AccountName=acc;AccountKey=a2V5PT0=;EndpointSuffix=core.chinacloudapi.cn")
     assert found.blob_url == "https://acc.blob.core.chinacloudapi.cn"
 
 
@@ -100,7 +100,8 @@ def test_another_name_reads_other_settings() -> None:
         ({"value": ""}, "no storage account is configured"),
         ({"credential": "managedidentity"}, "AzureWebJobsStorage__accountName"),
         ({"value": "UseDevelopmentStorage=true", "accountName": "acc"}, "are both set"),
-        ({"value": "nonsense"}, "no connection string"),
+        ({"value": "no sense"}, "no connection string"),
+        ({"value": "myaccount"}, "put it into AzureWebJobsStorage__accountName"),
         ({"value": "AccountName=acc"}, "without AccountKey"),
         ({"value": "AccountKey=k"}, "without AccountName and TableEndpoint"),
         ({"value": "TableEndpoint=https://t.example;SharedAccessSignature=s"}, "BlobEndpoint"),
@@ -116,11 +117,37 @@ def test_another_name_reads_other_settings() -> None:
         ({"blobServiceUri": "https://b.example"}, "set AzureWebJobsStorage__tableServiceUri as well"),
         ({"accountName": "acc", "blobServiceUri": "http://b.example"}, "needs an https:// address"),
         ({"accountName": "acc", "blobServiceUri": "b.example"}, "needs an https:// address"),
+        ({"accountName": "acc", "blobServiceUri": "https://[b"}, "needs an https:// address"),
+        ({"accountName": "acc", "blobServiceUri": "https://b.example:port"}, "needs an https:// address"),
+        ({"accountName": "acc", "blobServiceUri": "https://b.example/?sv=1&sig=x"}, "without a query"),
+        ({"value": "AccountName=acc;AccountKey=cut"}, "AccountKey is not whole: it has 3 characters"),
+        ({"value": "AccountName=a b;AccountKey=a2V5PT0="}, "AccountName, .* makes no https:// address"),
+        ({"value": "TableEndpoint=t.example;BlobEndpoint=https://b;AccountName=a;AccountKey=a2V5"}, "TableEndpoint"),
+        ({"value": "UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://[x"}, "DevelopmentStorageProxyUri"),
     ],
 )
 def test_missing_and_contradictory_settings_say_what_to_set(parts: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         read(**parts)
+
+
+_CONNECTION = (
+    "DefaultEndpointsProtocol=https;AccountName=acc;AccountKey=c2VjcmV0c2VjcmV0;EndpointSuffix=core.windows.net"
+)
+
+
+@pytest.mark.parametrize("part", ["accountName", "tableServiceUri", "blobServiceUri", "credential"])
+def test_a_connection_string_in_the_wrong_place_is_recognised_and_not_repeated(part: str) -> None:
+    with pytest.raises(ConfigurationError, match="connection string: put that into AzureWebJobsStorage") as wrong:
+        read(**{"accountName": "acc", part: _CONNECTION})
+    assert f"AzureWebJobsStorage__{part}" in str(wrong.value)
+    assert "c2VjcmV0" not in str(wrong.value)
+
+
+def test_a_connection_string_in_place_of_a_settings_name_is_not_repeated() -> None:
+    with pytest.raises(ConfigurationError, match="HOSTING_STORAGE_CONNECTION names a setting") as wrong:
+        read_settings({"AgentStorage": _CONNECTION}, _CONNECTION)
+    assert "c2VjcmV0" not in str(wrong.value)
 
 
 @pytest.mark.parametrize("table", ["", "ab", "1abc", "with-dash", "x" * 64])

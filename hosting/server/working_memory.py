@@ -1,0 +1,159 @@
+"""How many bytes of bodies and stored data this process has in hand, for all requests and runs, and for each tenant's.
+
+Places limit how many things go on at a time, and say nothing of their size: 250 bodies of 32 MiB are 8 GiB. Bytes are counted
+as they are on the wire or in storage; parsed they take three times as much, and up to twelve (docs/limits.md).
+
+    with memory.share(tenant) as share, charging(share.take):
+        ...                              # everything that is read in here counts, and may be refused
+
+A request is refused, a background run waits. Who is alone gets what it wants: single bodies and histories have limits of
+their own, and a limit below one of those must not make it impossible.
+"""
+
+import asyncio
+import random
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self
+
+from hosting.responses import ApiError
+
+__all__ = ["MemoryFull", "Share", "WorkingMemory"]
+
+_RETRY_AFTER = 1
+"""Seconds, in the refusal of a request."""
+
+_LONGEST_PAUSE = 5.0
+"""Seconds between two looks of a run that waits."""
+
+
+class MemoryFull(ApiError):
+    """There is no room for now: 429 when the tenant has taken its part, 503 when the process is full."""
+
+
+class WorkingMemory:
+    """`limit` bytes in this process, `per_tenant` of them for one tenant; 0 is no limit."""
+
+    def __init__(self, limit: int, per_tenant: int) -> None:
+        self._limit, self._per_tenant = limit, per_tenant
+        self._tenants: Counter[str] = Counter()
+        self._total = 0
+        # Shares are forgotten in any thread (a tool's thread has a copy of the context), where a sum could lose an amount.
+        self._forgotten: deque[tuple[str, int]] = deque()
+        self._waiting = asyncio.Lock()
+
+    def share(self, tenant: str) -> "Share":
+        """What a request or a run of the tenant has. Nothing at first."""
+        return Share(self, tenant)
+
+    @property
+    def in_use(self) -> int:
+        """Bytes, of all together."""
+        self._collect()
+        return self._total
+
+    def take(self, tenant: str, size: int, held: int, *, refuse: bool) -> None:
+        """For Share alone, which has `held` already."""
+        self._collect()
+        if refuse and 0 < self._per_tenant < self._tenants[tenant] + size and held < self._tenants[tenant]:
+            raise MemoryFull(
+                f"Too many bytes at a time: the limit is {self._per_tenant}. Please try again in {_RETRY_AFTER}s.",
+                status=429,
+                type="rate_limit_error",
+                code="rate_limit_exceeded",
+                headers={"retry-after": str(_RETRY_AFTER)},
+            )
+        if refuse and 0 < self._limit < self._total + size and held < self._total:
+            raise MemoryFull(
+                "The server is overloaded for now. Please retry.",
+                status=503,
+                code="server_is_overloaded",
+                headers={"retry-after": str(_RETRY_AFTER)},
+            )
+        self._count(tenant, size)
+
+    def forget(self, tenant: str, held: int) -> None:
+        """For Share alone. From any thread."""
+        self._forgotten.append((tenant, held))
+
+    def _collect(self) -> None:
+        while self._forgotten:
+            tenant, held = self._forgotten.popleft()
+            self._count(tenant, -held)
+
+    def _count(self, tenant: str, size: int) -> None:
+        self._total += size
+        self._tenants[tenant] += size
+        if not self._tenants[tenant]:
+            del self._tenants[tenant]
+
+    async def queue(self) -> None:
+        """Wait until no other run tries to get room. Followed by `leave_queue`."""
+        await self._waiting.acquire()
+
+    def leave_queue(self) -> None:
+        """Let the next one try."""
+        self._waiting.release()
+
+
+class Share:
+    """What one request or run has in hand. Given back when the last one that has entered it leaves it, or when it is forgotten:
+    a run that outlives its request enters it, too."""
+
+    def __init__(self, memory: WorkingMemory | None = None, tenant: str = "") -> None:
+        """Without `memory` it counts for nobody."""
+        self._memory, self._tenant = memory, tenant
+        self._held = self._holders = 0
+        self._admitted = self._queued = False
+
+    def take(self, size: int) -> None:
+        """Count `size` bytes; a negative size gives them back. Raises MemoryFull, before `admit`."""
+        if self._memory is None or not self._holders:
+            return  # a task that goes on when all is over: nobody would give it back
+        size = max(size, -self._held)
+        self._memory.take(self._tenant, size, self._held, refuse=size > 0 and not self._admitted)
+        self._held += size
+
+    def admit(self) -> None:
+        """From here on nothing is refused: the work has begun, and what it still reads has limits of its own."""
+        self._admitted = True
+        self._leave_queue()
+
+    async def when_there_is_room[T](self, work: Callable[[], Awaitable[T]]) -> T:
+        """The result of `work`, which is begun again until it is admitted: it calls `admit` when it has read what it needs, and
+        has changed nothing before. One at a time tries again, because what it reads in vain costs all the same."""
+        pause = 0.0
+        try:
+            while True:
+                try:
+                    return await work()
+                except MemoryFull:
+                    self.take(-self._held)
+                if not self._queued and self._memory is not None:
+                    await self._memory.queue()
+                    self._queued = True
+                pause = min(2 * pause + 0.1, _LONGEST_PAUSE)
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+        finally:
+            self._leave_queue()
+
+    def _leave_queue(self) -> None:
+        if self._queued and self._memory is not None:
+            self._queued = False
+            self._memory.leave_queue()
+
+    def __enter__(self) -> Self:
+        self._holders += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._holders == 1:
+            self.take(-self._held)
+        self._holders -= 1
+
+    def __del__(self) -> None:
+        if self._held and self._memory is not None:
+            self._memory.forget(self._tenant, self._held)
