@@ -7,7 +7,7 @@ import platform
 import time
 from pathlib import Path
 
-_NAMES = ("storage", "cold_start", "requests", "streams", "tasks", "responses", "helpers", "load")
+_NAMES = ("storage", "cold_start", "requests", "streams", "tasks", "responses", "helpers", "load", "memory")
 
 _LONG = ("soak",)
 """Only when asked for by name."""

@@ -58,16 +58,26 @@ def _from_http(request: fastapi.Request) -> Request:
 
     async def read(limit: int) -> bytes:
         chunks: list[bytes] = []
-        size = 0
+        size, refused = 0, None
         try:
             async for chunk in request.stream():
                 size += len(chunk)
-                charge(len(chunk))
                 if size > limit:
                     raise ApiError.request_too_large(limit)
-                chunks.append(chunk)
+                if refused is not None:
+                    continue
+                try:
+                    charge(len(chunk))
+                    chunks.append(chunk)
+                except ApiError as error:
+                    # The rest is read and dropped: a client that is cut off while it sends does not see why.
+                    refused = error
+                    charge(-sum(map(len, chunks)))
+                    chunks.clear()
         except ClientDisconnect:
             raise ClientGone from None
+        if refused is not None:
+            raise refused
         return b"".join(chunks)
 
     async def disconnected() -> None:

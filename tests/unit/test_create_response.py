@@ -9,6 +9,8 @@ from agent_framework import Agent
 
 from demo_agent import create_demo_chat_client
 from hosting.server import Request
+from hosting.server.background_run import Work
+from hosting.server.caller import RequestFacts
 from hosting.state import AgentState, TableHistoryProvider
 from hosting.storage import Store
 from tests.server_world import World, parsed, serve, texts, until
@@ -121,3 +123,22 @@ async def test_a_client_that_goes_while_its_answer_is_stored_finds_it_stored(
 
     await until(stored)
     assert (await world.get(identifier))["status"] == "completed"
+
+
+async def test_a_run_that_a_later_version_accepted_with_more_in_it_is_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Work.to_document
+    facts = RequestFacts.to_document
+    monkeypatch.setattr(Work, "to_document", lambda self: {**written(self), "later": 1})
+    monkeypatch.setattr(RequestFacts, "to_document", lambda self: {**facts(self), "later": 1})
+    made = await world.create("hi", background=True)
+    assert (await world.ended(made["id"]))["status"] == "completed"
+
+
+async def test_a_run_that_another_version_accepted_with_too_little_in_it_fails_and_does_not_wait_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Work, "to_document", lambda self: {"renamed": self.model})
+    made = await world.create("hi", background=True)
+    assert (await world.ended(made["id"]))["status"] == "failed"
