@@ -18,7 +18,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := run
 
 run: setup local.settings.json
-	@$(EXAMPLE) exec $(BIN)/python -m devhost $(APP) --port $(PORT) $(if $(EXAMPLE),,--hint scripts/hint.txt) $(RUN_ARGS)
+	@$(EXAMPLE) exec $(BIN)/python -m devhost $(APP) --port $(PORT) $(if $(EXAMPLE),,--hint "$$(scripts/choose-hint.sh)") $(RUN_ARGS)
 
 test: check
 	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile --ignore=tests/quality $(PYTEST_ARGS)

@@ -23,10 +23,8 @@ from devhost.azurite import Azurite, run_azurite
 from devhost.testing import DevHost
 from hosting.storage import connect, memory_store
 from hosting.tasks import TaskContext, multi_turn_task, task
-from hosting.tasks._current import set_engine
-from hosting.tasks._engine import Engine
-from hosting.tasks._local import LocalDriver
-from hosting.tasks._options import TaskOptions
+from hosting.tasks.host import Engine, TaskOptions, set_engine
+from hosting.tasks.local import LocalDriver
 from tests.contract.tasks_world import SETTINGS, devhost_world
 from tests.crash.app import crash_tasks
 from tests.crash.ledger import Journal

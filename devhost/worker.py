@@ -190,9 +190,17 @@ def _set_up_logging(level: str) -> None:
             logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))
 
 
+_CONFIGURATION = "ConfigurationError: "
+
+
 def app_error(error: SimpleNamespace, app_dir: str) -> tuple[str, list[str]]:
-    """What a load failure says to the author of the app: `file:line: error`, and the frames in the app's own files."""
+    """What a load failure says to the author of the app: `file:line: error`, and the frames in the app's own files.
+
+    An error called ConfigurationError is about settings, not code: its message is for whoever set them, and says it all.
+    """
     message = error.message.split(". Cannot find module. Please check")[0]
+    if message.startswith(_CONFIGURATION):
+        return message.removeprefix(_CONFIGURATION), []
     root = str(Path(app_dir).resolve())
     frames: list[list[str]] = []
     for line in error.stack_trace.splitlines():

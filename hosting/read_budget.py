@@ -30,11 +30,11 @@ class ReadBudget:
 
     def __init__(self, limit: int, around: Callable[[int], None]) -> None:
         self.limit, self.spent = limit, 0
-        self._around, self._over = around, False
+        self._around, self._limited = around, True
 
     def charge(self, size: int) -> None:
         """Count `size` bytes. Raises ReadTooLarge, and whatever the counters around raise."""
-        if self._over or self.spent + size > self.limit:
+        if self._limited and self.spent + size > self.limit:
             raise ReadTooLarge(self)
         self._around(size)
         self.spent += size
@@ -45,10 +45,9 @@ class ReadBudget:
         self._around(-size)
         self.spent -= size
 
-    def give_up(self) -> None:
-        """Nobody wants what is read here: refund it, and stop the reads that still go on side by side."""
-        self._over = True
-        self.refund()
+    def end(self) -> None:
+        """Count on, without a limit: tasks that were made inside may live much longer than what the limit was for."""
+        self._limited = False
 
 
 def _nobody_counts(size: int) -> None:
@@ -81,5 +80,7 @@ def read_at_most(limit: int) -> Generator[ReadBudget]:
         try:
             yield budget
         except BaseException:
-            budget.give_up()
+            budget.refund()
             raise
+        finally:
+            budget.end()

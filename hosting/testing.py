@@ -17,11 +17,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from hosting.storage import Entity, Operation, StorageUnavailable, Store, memory_store
-from hosting.tasks import _current
-from hosting.tasks._engine import Engine
-from hosting.tasks._local import LocalDriver
-from hosting.tasks._options import TaskOptions
-from hosting.tasks._recovery import ScanReport, scan
+from hosting.tasks.host import Engine, ScanReport, TaskOptions, scan, set_engine, swap_engine
+from hosting.tasks.local import LocalDriver
 
 __all__ = ["TestEngine", "VirtualClock", "task_engine"]
 
@@ -141,7 +138,7 @@ class TestEngine:
 
     def install(self) -> None:
         """Make this the engine that `start` and `run` use."""
-        _current.set_engine(self.engine)
+        set_engine(self.engine)
 
     async def close(self) -> None:
         await self._driver.close()
@@ -155,7 +152,7 @@ async def task_engine(
     owned = store is None
     used = memory_store() if store is None else store
     engine = TestEngine(used, clock or VirtualClock(), options or TaskOptions())
-    undo = _current.swap_engine(engine.engine)
+    undo = swap_engine(engine.engine)
     try:
         yield engine
     finally:

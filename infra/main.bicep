@@ -48,6 +48,9 @@ param isolation string = 'tenant'
 @description('Client id of an Entra app registration. Given: Easy Auth is on and checks tokens made for it. Empty: API keys only.')
 param easyAuthClientId string = ''
 
+@description('Client ids of the applications that may call through Easy Auth, separated by commas. Empty: any for which the directory issues a token.')
+param easyAuthAllowedApplications string = ''
+
 // ---- size ---------------------------------------------------------------------------------------------------------
 
 @allowed([
@@ -121,9 +124,16 @@ param schedulerLocation string = ''
 @allowed([
   'Standard_LRS'
   'Standard_ZRS'
+  'Standard_GRS'
+  'Standard_GZRS'
+  'Standard_RAGRS'
+  'Standard_RAGZRS'
 ])
-@description('Redundancy of the storage account: three copies in one datacenter, or one in each of three zones.')
+@description('Redundancy of storage: three copies in one datacenter (LRS) or in three zones (ZRS); with G, behind that, in the paired region as well.')
 param storageSku string = 'Standard_LRS'
+
+@description('Gives the Functions host an account of its own for the deployment package and its secrets: who may write the state can then not change the code.')
+param separateHostAccount bool = false
 
 @minValue(0)
 @description('Lifecycle rule, the net under the retention timer: days after its last write until a segment of a stream is deleted. 0: no rule. hooks/preprovision.sh says how many are too few.')
@@ -143,13 +153,19 @@ param softDeleteDays int = 0
 @description('Puts storage, the scheduler and the model behind private endpoints. The API itself stays reachable.')
 param vnetEnabled bool = false
 
+@description('Address space of that network, at least a /23. It must not overlap with one that it is to be peered with.')
+param vnetAddressPrefix string = '10.0.0.0/16'
+
+@description('Address ranges (CIDR), separated by commas, from which code may be deployed. Empty: from anywhere, by who has the role.')
+param deployAddresses string = ''
+
 @description('Model to deploy in Azure OpenAI, for example gpt-4.1-mini. Empty: no model is made, the offline demo agent answers.')
 param openAiModel string = ''
 
 @description('Version of the model. Empty: the default of the region.')
 param openAiModelVersion string = ''
 
-@description('SKU of the deployment.')
+@description('SKU of the deployment. It decides where prompts are processed: GlobalStandard in any region of Azure, DataZoneStandard in the US or the EU, Standard in openAiLocation.')
 param openAiSku string = 'GlobalStandard'
 
 @minValue(1)
@@ -165,14 +181,24 @@ param openAiEndpoint string = ''
 @description('Who gets an e-mail when something is wrong (modules/alerts.bicep). Empty: no alerts are made.')
 param alertEmail string = ''
 
+@minValue(0)
+@description('Budget of the resource group a month, in the currency of the subscription: alertEmail is told at 80 and 100 percent. 0: none is made.')
+param budgetAmount int = 0
+
+@description('First day of the month that the budget begins with, as 2026-12-01. Azure refuses to change it later.')
+param budgetStartDate string = ''
+
 @minValue(-1)
 @description('Cap of telemetry in GB a day; what comes after it is lost until the next day. -1: no cap.')
-param logDailyQuotaGb int = 1
+param logDailyQuotaGb int = 5
 
 @minValue(30)
 @maxValue(730)
-@description('Days that telemetry is kept.')
+@description('Days that telemetry, and the audit log, are kept.')
 param logRetentionDays int = 30
+
+@description('Logs each access to the state and the administration of the model, in a workspace of its own. All traffic of the app is in it.')
+param auditDataAccess bool = false
 
 @description('The app exports its own spans, measurements and logs, and the host its telemetry, by OpenTelemetry. Needs requirements-telemetry.txt in the package.')
 param openTelemetry bool = false
@@ -245,13 +271,43 @@ module storage './modules/storage.bicep' = {
     location: location
     tags: tags
     sku: storageSku
-    table: stateTable
+    containers: separateHostAccount ? [stateContainer] : [stateContainer, packageContainer]
+    tableNames: [
+      stateTable
+    ]
+    softDeleteDays: softDeleteDays
+    trackAccess: payloadIdleDays > 0
+    publicAccess: !vnetEnabled
+  }
+}
+
+// The host moves out and the state stays where it is, so that this can be switched on later.
+module hostStorage './modules/storage.bicep' = if (separateHostAccount) {
+  name: 'host-storage'
+  scope: group
+  params: {
+    name: 'sth${token}'
+    location: location
+    tags: tags
+    sku: storageSku
+    containers: [
+      packageContainer
+    ]
+    tableNames: []
+    softDeleteDays: 0
+    trackAccess: false
+    publicAccess: !vnetEnabled
+  }
+}
+
+module lifecycle './modules/lifecycle.bicep' = {
+  name: 'lifecycle'
+  scope: group
+  params: {
+    accountName: storage.outputs.name
     container: stateContainer
-    packageContainer: packageContainer
     streamDays: streamDays
     payloadIdleDays: payloadIdleDays
-    softDeleteDays: softDeleteDays
-    publicAccess: !vnetEnabled
   }
 }
 
@@ -289,7 +345,9 @@ module network './modules/network.bicep' = if (vnetEnabled) {
     name: 'vnet-${token}'
     location: location
     tags: tags
+    addressPrefix: vnetAddressPrefix
     storageId: storage.outputs.id
+    hostStorageId: separateHostAccount ? hostStorage!.outputs.id : ''
     schedulerId: useScheduler ? scheduler!.outputs.id : ''
     openAiId: makeModel ? openai!.outputs.id : ''
   }
@@ -303,6 +361,7 @@ module rbac './modules/rbac.bicep' = {
     deployerId: deployerAccess ? principalId : ''
     deployerType: principalType
     storageName: storage.outputs.name
+    hostStorageName: separateHostAccount ? hostStorage!.outputs.name : ''
     insightsName: monitoring.outputs.insightsName
     schedulerName: useScheduler ? scheduler!.outputs.name : ''
     openAiName: makeModel ? openai!.outputs.name : ''
@@ -320,8 +379,9 @@ module app './modules/app.bicep' = {
     serviceName: 'api'
     identityName: identity.outputs.name
     insightsName: monitoring.outputs.insightsName
-    storageName: storage.outputs.name
+    storageName: separateHostAccount ? hostStorage!.outputs.name : storage.outputs.name
     packageContainer: packageContainer
+    stateStorageName: separateHostAccount ? storage.outputs.name : ''
     apiKeys: apiKeys
     options: options
     schedulerEndpoint: useScheduler ? scheduler!.outputs.endpoint : ''
@@ -334,6 +394,7 @@ module app './modules/app.bicep' = {
     alwaysReadyHttp: alwaysReadyHttp
     alwaysReadyDurable: alwaysReadyDurable
     subnetId: vnetEnabled ? network!.outputs.appSubnetId : ''
+    deployAddresses: empty(deployAddresses) ? [] : split(replace(deployAddresses, ' ', ''), ',')
   }
   // The first start reads storage: without its roles the host fails, and a role can take ten minutes to be known.
   dependsOn: [
@@ -341,12 +402,13 @@ module app './modules/app.bicep' = {
   ]
 }
 
-module easyAuth './modules/easyauth.bicep' = if (!empty(easyAuthClientId)) {
+module easyAuth './modules/easyauth.bicep' = {
   name: 'easyauth'
   scope: group
   params: {
     siteName: app.outputs.name
     clientId: easyAuthClientId
+    allowedApplications: empty(easyAuthAllowedApplications) ? [] : split(replace(easyAuthAllowedApplications, ' ', ''), ',')
     keysToo: !empty(apiKeys)
   }
 }
@@ -360,7 +422,33 @@ module alerts './modules/alerts.bicep' = if (!empty(alertEmail)) {
     tags: tags
     email: alertEmail
     insightsName: monitoring.outputs.insightsName
+    storageId: storage.outputs.id
+    openAiId: makeModel ? openai!.outputs.id : ''
     openTelemetry: openTelemetry
+  }
+}
+
+module budget './modules/budget.bicep' = if (budgetAmount > 0) {
+  name: 'budget'
+  scope: group
+  params: {
+    name: 'budget-${token}'
+    amount: budgetAmount
+    startDate: budgetStartDate
+    email: alertEmail
+  }
+}
+
+module audit './modules/audit.bicep' = if (auditDataAccess) {
+  name: 'audit'
+  scope: group
+  params: {
+    workspaceName: 'log-audit-${token}'
+    location: location
+    tags: tags
+    retentionDays: logRetentionDays
+    storageName: storage.outputs.name
+    openAiName: makeModel ? openai!.outputs.name : ''
   }
 }
 

@@ -40,7 +40,7 @@ def agent_app(
     check_connection(os.environ, settings.storage_connection)
     flush_telemetry = set_up_telemetry(os.environ, development=settings.development)
     set_log_levels()
-    check_settings(settings, os.environ)  # after telemetry, which takes its warnings along
+    check_settings(os.environ)  # after telemetry, which takes its warnings along
     shutdown = Shutdown()
     store: Store | None = None
 

@@ -14,9 +14,9 @@ from hosting.state.retention import Retention, Sweep, TickLimits
 from hosting.state.retention_blobs import sweep_values
 from hosting.state.retention_rows import Lifetimes, RowSweep, response_runs
 from hosting.storage import AppendBlobs, StorageError, Store, connect_append_blobs
-from hosting.streaming._expiry import expire_streams
-from hosting.tasks._options import TaskOptions
-from hosting.tasks._retention import TaskRows
+from hosting.streaming.expiry import expire_streams
+from hosting.tasks.host import TaskOptions
+from hosting.tasks.retention import TaskRows
 
 __all__ = ["make_retention", "register_retention"]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from hosting.models import missing_setting
 from hosting.settings import ConfigurationError, Settings
-from hosting.tasks._options import TaskOptions
+from hosting.tasks.host import TaskOptions
 
 __all__ = ["check_settings", "known_settings", "unknown_settings"]
 
@@ -18,25 +18,22 @@ _log = logging.getLogger(__name__)
 _PREFIXES = ("HOSTING_", "TASKS_")
 """Names that begin so are ours. Other groups of settings belong to Azure, to OpenTelemetry or to a model's client."""
 _RECOVERY = "TASKS_RECOVERY_SCHEDULE"
-# NCRONTAB of five or six fields, a time span, or the setting that holds one.
-_SCHEDULE = re.compile(
-    r"\s*(?:[-\w*/,]+(?:\s+[-\w*/,]+){4,5}|(?:\d+\.)?\d+(?::\d+){1,2}|%[^%\s]+%)\s*",
-    re.ASCII,
-)
+_SCHEDULES = {"HOSTING_RETENTION_SCHEDULE": 'docs/deploy.md, "App settings"', _RECOVERY: 'docs/tasks.md, "Time"'}
+# NCRONTAB of five or six fields, a time span, or the setting that holds one. Not compiled before one is set.
+_SCHEDULE = r"\s*(?:[-\w*/,]+(?:\s+[-\w*/,]+){4,5}|(?:\d+\.)?\d+(?::\d+){1,2}|%[^%\s]+%)\s*"
 
 
-def check_settings(settings: Settings, env: Mapping[str, str]) -> None:
+def check_settings(env: Mapping[str, str]) -> None:
     """Log what looks like a mistake in `env`: one line for all unknown names, one for the model. No value is in them.
 
     Raises ConfigurationError for a schedule that is none: the Functions host would only name the function, not the setting.
     """
-    for name, value in (("HOSTING_RETENTION_SCHEDULE", settings.retention_schedule), (_RECOVERY, env.get(_RECOVERY))):
-        if value and not _SCHEDULE.fullmatch(value):
-            where = 'docs/tasks.md, "Time"' if name == _RECOVERY else 'docs/deploy.md, "App settings"'
+    for name, where in _SCHEDULES.items():
+        if env.get(name) and not re.fullmatch(_SCHEDULE, env[name], re.ASCII):
             raise ConfigurationError(f"{name} takes NCRONTAB, as in 0 */5 * * * *, or a time span. See {where}.")
     if unknown := unknown_settings(env):
         said = ", ".join(f"{name} (did you mean {near}?)" if near else name for name, near in unknown.items())
-        _log.warning('Nothing reads these settings: %s. See docs/deploy.md, "App settings".', said)
+        _log.warning('Settings that nothing in hosting/ reads: %s. See docs/deploy.md, "App settings".', said)
     if missing := missing_setting(env):
         _log.warning("No model can be called with these settings: %s", missing)
 

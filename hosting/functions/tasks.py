@@ -17,13 +17,9 @@ from durabletask import task
 from hosting.functions.durable_client import DurableApp, DurableClientHolder
 from hosting.functions.shutdown import Shutdown
 from hosting.storage import StorageError, Store
-from hosting.tasks._current import current_engine, installed_engine, set_engine
-from hosting.tasks._engine import Engine
-from hosting.tasks._options import TaskOptions
-from hosting.tasks._recovery import scan
-from hosting.tasks._rows import Key
-from hosting.tasks._seams import Verdict
-from hosting.tasks._switch import resilient_tasks_enabled
+from hosting.tasks import resilient_tasks_enabled
+from hosting.tasks.engine import Key, current_engine
+from hosting.tasks.host import Engine, TaskOptions, Verdict, installed_engine, scan, set_engine
 
 __all__ = ["DurableDriver", "register_tasks"]
 

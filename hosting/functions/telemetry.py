@@ -26,6 +26,7 @@ __all__ = ["set_up_telemetry"]
 _log = logging.getLogger(__name__)
 
 _AZURE = "azure_monitor_opentelemetry_exporter"
+_OTLP = ("otlp_proto_http", "otlp_proto_grpc")
 _FLUSH_SECONDS = 5.0
 
 type Flush = Callable[[], Awaitable[None]]
@@ -84,7 +85,7 @@ def _exporters(env: Mapping[str, str], signal: str, *, azure: bool) -> list[str]
     if not asked and any(env.get(name) for name in endpoints):
         asked = ["otlp"]
     protocol = env.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL") or env.get("OTEL_EXPORTER_OTLP_PROTOCOL")
-    otlp = "otlp_proto_grpc" if protocol == "grpc" else "otlp_proto_http"
+    otlp = _OTLP[protocol == "grpc"]
     names = [otlp if name == "otlp" else name for name in asked]
     # Unless it has been told that the worker speaks OpenTelemetry, the host sends the worker's log lines itself.
     twice = signal == "logs" and not _true(env, "PYTHON_ENABLE_OPENTELEMETRY")
@@ -102,7 +103,9 @@ def _load(signal: str, names: list[str]) -> list[Any]:
         if found:
             exporters.append(found[0].load()())
         else:
-            _log.warning("No package exports %s to %s: install requirements-telemetry.txt", signal, name)
+            # Of a name that is none of ours nothing is repeated: a connection string may have been pasted there.
+            where = name if name in (*_OTLP, _AZURE, "console") else "what its setting names"
+            _log.warning("No package exports %s to %s: install requirements-telemetry.txt", signal, where)
     return exporters
 
 
@@ -154,21 +157,28 @@ def _attributes(env: Mapping[str, str]) -> dict[str, str]:
     return attributes
 
 
+_HOST_SAMPLERS = frozenset({"microsoft.fixed_percentage", "microsoft.rate_limited"})
+"""Values of OTEL_TRACES_SAMPLER that are for the Functions host. The Python SDK does not know them."""
+
+
 def _sampler(env: Mapping[str, str], *, azure: bool) -> "Sampler | None":
     """None is the SDK's choice, by OTEL_TRACES_SAMPLER.
 
     Not its default, which drops whatever its remote parent has not sampled: the Functions host in its own telemetry mode
     marks no request as sampled, and no caller shall decide whether we see what it does.
     """
-    if env.get("OTEL_TRACES_SAMPLER"):
+    chosen = env.get("OTEL_TRACES_SAMPLER", "")
+    if chosen and chosen not in _HOST_SAMPLERS:
         return None
+    # The host's second sampler takes a rate for its argument, and ours a share.
+    share = (chosen != "microsoft.rate_limited" and env.get("OTEL_TRACES_SAMPLER_ARG")) or "1"
     if azure:
         from importlib.metadata import entry_points
 
         # The exporter's own sampler also says of how many spans a kept one is one, so that counts come out right.
         (own,) = entry_points(group="opentelemetry_traces_sampler", name="azure_monitor_opentelemetry_sampler")
-        return own.load()(env.get("OTEL_TRACES_SAMPLER_ARG") or "1")
+        return own.load()(share)
     from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
-    root = TraceIdRatioBased(float(env.get("OTEL_TRACES_SAMPLER_ARG") or 1))
+    root = TraceIdRatioBased(float(share))
     return ParentBased(root, remote_parent_not_sampled=root)

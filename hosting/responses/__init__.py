@@ -10,7 +10,8 @@ Neither openai nor agent_framework is imported with it; the latter only when mes
 """
 
 from hosting.responses.agent_tools import check_tool_names, executable_tools
-from hosting.responses.calls import SERVER_LABEL, ServerCalls
+from hosting.responses.call_item import SERVER_LABEL
+from hosting.responses.calls import ServerCalls
 from hosting.responses.compaction import compact, parse_compact_request
 from hosting.responses.create_request import CreateRequest, parse_create_request, parse_metadata, stored_input_items
 from hosting.responses.envelope import ENVELOPE_KEYS, new_envelope

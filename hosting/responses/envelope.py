@@ -6,9 +6,12 @@ from typing import Any
 from hosting.responses.create_request import CreateRequest
 from hosting.responses.well_formed import well_formed
 
-__all__ = ["ENVELOPE_KEYS", "failure", "new_envelope"]
+__all__ = ["AGENT_FAILED", "ENVELOPE_KEYS", "failure", "new_envelope"]
 
 type Json = dict[str, Any]
+
+AGENT_FAILED = "The agent failed before it could complete this response."
+"""What a client reads when nobody gave a public reason."""
 
 # Codes that OpenAI's types know for the `error` of a response; any other one would not parse there.
 _ERROR_CODES = frozenset(

@@ -1,16 +1,17 @@
 """Tools that run at the model's service, and what else is neither text nor a call: one item each, from call to result.
 
 Code interpreter, image generation, web and file search: the call opens the item, the result completes it. Shell and
-computer use: call and result are two items, as in the API. An image without any call around it is an
-`image_generation_call`, the only item that can carry one.
+computer use have two items, see there. An image without any call around it is an `image_generation_call`, the only item
+that can carry one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
-from uuid import uuid4
 
+from hosting.responses.computer_items import ComputerItems
 from hosting.responses.output import Item, Output
-from hosting.responses.tool_results import arguments_text
+from hosting.responses.search_items import file_result, found_entries, search_action, search_queries
+from hosting.responses.shell_items import ShellItems
 
 if TYPE_CHECKING:
     from agent_framework import Content
@@ -68,17 +69,29 @@ class HostedItems:
     def __init__(self, output: Output) -> None:
         self._output = output
         self._open: dict[tuple[str, str], _Hosted] = {}
-        self._last_shell_call = ""
-        self._last_computer_call = ""
-        self._shell_ids: set[tuple[str, str]] = set()
+        self._shell, self._computer = ShellItems(output), ComputerItems(output)
+
+    def renderer(self, kind: str) -> "Callable[[Content], None] | None":
+        """What renders a content of this type; None for a type that makes no such item."""
+        # Not kept: bound methods would make a reference cycle, and all items would wait for the garbage collector.
+        return {
+            "code_interpreter_tool_call": self._code_call,
+            "code_interpreter_tool_result": self._code_result,
+            "image_generation_tool_call": self._image_call,
+            "image_generation_tool_result": self._image_result,
+            "search_tool_call": self._search_call,
+            "search_tool_result": self._search_result,
+            "shell_tool_call": self._shell.call,
+            "shell_tool_result": self._shell_result,
+            "shell_command_output": self._command_output,
+            "computer_tool_call": self._computer.call,
+            "computer_tool_result": self._computer.result,
+            "function_approval_response": self._approval_response,
+        }.get(kind)
 
     def continues(self, content: "Content") -> bool:
         """Whether this is one more chunk for an interpreter that is open: the only item that comes in chunks."""
         return content.type.startswith("code_") and ("code_interpreter_call", content.call_id or "") in self._open
-
-    def content(self, content: "Content") -> None:
-        """Render a content of one of the types in `types`."""
-        getattr(self, self.types[content.type])(content)
 
     def end_of_message(self) -> None:
         """A new message begins: what has its result gets no more of it."""
@@ -117,9 +130,8 @@ class HostedItems:
                 outputs.append({"type": "image", "url": part.uri})
         before = cast("list[Json]", hosted.item["outputs"] or [])
         outputs = [*before, *outputs]
-        if before and all(
-            output["type"] == "logs" for output in outputs
-        ):  # chunks of one log, as the framework sees it
+        if before and all(output["type"] == "logs" for output in outputs):
+            # Chunks of one log, as the framework sees it.
             outputs = [{"type": "logs", "logs": "".join(output["logs"] for output in outputs)}]
         hosted.item["outputs"] = outputs
 
@@ -141,9 +153,9 @@ class HostedItems:
     def _search_result(self, content: "Content") -> None:
         hosted = self._search(content)
         hosted.has_result = True
-        found = [entry for entry in _mappings(content.result) if entry]
+        found = found_entries(content.result)
         if hosted.item["type"] == "file_search_call":
-            hosted.item["results"] = [_file_result(entry) for entry in found]
+            hosted.item["results"] = [file_result(entry) for entry in found]
         elif hosted.item["action"]["type"] == "search":
             urls = [entry["url"] for entry in found if isinstance(entry.get("url"), str)]
             if urls:
@@ -156,62 +168,19 @@ class HostedItems:
         if "file" in (content.tool_name or ""):
             hosted = self._get("file_search_call", "fs", content.call_id, begins=begins, queries=[], results=None)
             if arguments:
-                hosted.item["queries"] = _queries(arguments)
+                hosted.item["queries"] = search_queries(arguments)
         else:
             action = {"type": "search", "query": ""}
             hosted = self._get("web_search_call", "ws", content.call_id, begins=begins, action=action)
             if arguments:
-                hosted.item["action"] = _search_action(arguments)
+                hosted.item["action"] = search_action(arguments)
         return hosted
 
-    def _shell_call(self, content: "Content") -> None:
-        self._last_shell_call = self._unique("shell_call", content.call_id)
-        action: Json = {"commands": list(content.commands or ())}
-        action |= {"timeout_ms": content.timeout_ms, "max_output_length": content.max_output_length}
-        item: Item = {"id": self._output.new_id("sh"), "type": "shell_call", "status": "completed"}
-        item |= {"call_id": self._last_shell_call, "action": action, "environment": {"type": "local"}}
-        self._output.whole(item, item | {"status": "in_progress"})
-
     def _shell_result(self, content: "Content") -> None:
-        outputs = [content] if content.type == "shell_command_output" else _contents(content.outputs)
-        item: Item = {"id": self._output.new_id("sho"), "type": "shell_call_output", "status": "completed"}
-        item["call_id"] = self._unique("shell_call_output", content.call_id or self._last_shell_call)
-        item["output"] = [_command_output(output) for output in outputs]
-        item["max_output_length"] = content.max_output_length
-        self._output.whole(item)
+        self._shell.result(content, _contents(content.outputs))
 
-    def _unique(self, kind: str, call_id: str | None) -> str:
-        """Clients tell shell items apart by their call_id, so none may come twice."""
-        call_id = call_id or f"call_{uuid4().hex}"
-        while (kind, call_id) in self._shell_ids:
-            call_id += "_"
-        self._shell_ids.add((kind, call_id))
-        return call_id
-
-    def _computer_call(self, content: "Content") -> None:
-        item: Item = {"id": self._output.new_id("cu"), "type": "computer_call", "status": "completed"}
-        self._last_computer_call = content.call_id or f"call_{uuid4().hex}"
-        item |= {
-            "call_id": self._last_computer_call,
-            "actions": list(content.actions or ()),
-            "pending_safety_checks": list(content.pending_safety_checks or ()),
-        }
-        self._output.whole(item, item | {"status": "in_progress"})
-
-    def _computer_result(self, content: "Content") -> None:
-        screenshot: Json = {"type": "computer_screenshot"}
-        if content.screenshot is not None and content.screenshot.uri:
-            screenshot["image_url"] = content.screenshot.uri
-        elif content.screenshot is not None and content.screenshot.file_id:
-            screenshot["file_id"] = content.screenshot.file_id
-        call_id = content.call_id or self._last_computer_call
-        if not call_id:
-            return  # the output of no call: no client could send it back
-        item: Item = {"id": self._output.new_id("cuo"), "type": "computer_call_output", "status": "completed"}
-        item |= {"call_id": call_id, "output": screenshot}
-        if content.acknowledged_safety_checks:
-            item["acknowledged_safety_checks"] = list(content.acknowledged_safety_checks)
-        self._output.whole(item)
+    def _command_output(self, content: "Content") -> None:
+        self._shell.result(content, [content])
 
     def _approval_response(self, content: "Content") -> None:
         if not content.id:
@@ -227,22 +196,6 @@ class HostedItems:
             self._open[key] = _Hosted(self._output, {"id": self._output.new_id(prefix), "type": kind, **fields})
         return self._open[key]
 
-    types: Mapping[str, str] = {
-        "code_interpreter_tool_call": "_code_call",
-        "code_interpreter_tool_result": "_code_result",
-        "image_generation_tool_call": "_image_call",
-        "image_generation_tool_result": "_image_result",
-        "search_tool_call": "_search_call",
-        "search_tool_result": "_search_result",
-        "shell_tool_call": "_shell_call",
-        "shell_tool_result": "_shell_result",
-        "shell_command_output": "_shell_result",
-        "computer_tool_call": "_computer_call",
-        "computer_tool_result": "_computer_result",
-        "function_approval_response": "_approval_response",
-    }
-    """Content types that are rendered here, and by what."""
-
 
 def _contents(value: Any) -> list[Any]:
     if isinstance(value, (list, tuple)):
@@ -250,52 +203,5 @@ def _contents(value: Any) -> list[Any]:
     return [value] if hasattr(value, "additional_properties") else []
 
 
-def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    if isinstance(value, Mapping):
-        value = cast("Mapping[str, Any]", value).get("results", [value])
-    entries = cast("list[Any]", value) if isinstance(value, list) else []
-    return [cast("Mapping[str, Any]", entry) for entry in entries if isinstance(entry, Mapping)]
-
-
 def _base64_of(data: str) -> str:
     return data.partition(",")[2] if data.startswith("data:") else data
-
-
-def _queries(arguments: Mapping[str, Any]) -> list[str]:
-    queries: Any = arguments.get("queries", arguments.get("query"))
-    listed = cast("list[Any]", queries) if isinstance(queries, list) else [queries]
-    return [query for query in listed if isinstance(query, str)]
-
-
-def _search_action(arguments: Mapping[str, Any]) -> Json:
-    match arguments.get("type"):
-        case "open_page":
-            return {"type": "open_page", "url": arguments.get("url")}
-        case "find_in_page":
-            return {
-                "type": "find_in_page",
-                "url": str(arguments.get("url") or ""),
-                "pattern": str(arguments.get("pattern") or ""),
-            }
-        case _:
-            queries = _queries(arguments)
-            query = queries[0] if queries else str(arguments.get("raw") or "")
-            return {"type": "search", "query": query} | ({"queries": queries} if queries else {})
-
-
-def _file_result(entry: Mapping[str, Any]) -> Json:
-    result: Json = {
-        name: value for name in ("file_id", "filename", "text") if isinstance(value := entry.get(name), str)
-    }
-    score = entry.get("score")
-    if isinstance(score, (int, float)) and not isinstance(score, bool):
-        result["score"] = score
-    if not result:
-        result["text"] = arguments_text(dict(entry))
-    return result
-
-
-def _command_output(output: Any) -> Json:
-    code = output.exit_code
-    outcome: Json = {"type": "timeout"} if output.timed_out else {"type": "exit", "exit_code": code or 0}
-    return {"stdout": output.stdout or "", "stderr": output.stderr or "", "outcome": outcome}

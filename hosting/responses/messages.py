@@ -6,7 +6,7 @@ Items are the normal form of input_items, or what a renderer put out: the output
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from hosting.responses.calls import SERVER_LABEL
+from hosting.responses.call_item import SERVER_LABEL
 from hosting.responses.compaction import compacted_text
 from hosting.responses.errors import ApiError, InvalidRequest
 from hosting.responses.input_items import has_substance, normalize_input
@@ -97,7 +97,7 @@ class _Grouping:
 
 
 def _add(grouped: _Grouping, item: Json) -> None:
-    import hosting.responses.contents as contents  # agent_framework comes with it
+    from hosting.responses import assistant_contents, contents  # agent_framework comes with them
 
     kind = item["type"]
     if kind == "message":
@@ -117,7 +117,7 @@ def _add(grouped: _Grouping, item: Json) -> None:
     elif kind == "mcp_call" and item.get("server_label") == SERVER_LABEL:
         # Our own tool: the model is told about it as about any function, whatever service it runs at.
         if item.get("status") != "incomplete":
-            grouped.add("assistant", [contents.from_server_call(item)])
-            grouped.add("tool", [contents.from_server_result(item)])
+            grouped.add("assistant", [assistant_contents.from_server_call(item)])
+            grouped.add("tool", [assistant_contents.from_server_result(item)])
     elif not (kind == "function_call" and item.get("status") == "incomplete"):
-        grouped.add("assistant", contents.from_assistant_item(item))
+        grouped.add("assistant", assistant_contents.from_assistant_item(item))

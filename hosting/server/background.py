@@ -4,7 +4,6 @@ A response that is not steered is a one-shot task of its own. With steerable con
 the turns of one task: a new one waits behind the one that runs, and that one is told to come to an end.
 """
 
-import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,11 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from hosting import telemetry
 from hosting.ids import new_chain, parse_id, response_id
 from hosting.responses import ApiError, CreateRequest, ResponseRenderer, stored_input_items
-from hosting.server.background_run import CANCELLED_GENERATION, AgentNotLoaded, BackgroundRun, Work
+from hosting.server.background_run import AgentNotLoaded, BackgroundRun
+from hosting.server.background_work import Work
 from hosting.server.caller import RequestFacts
+from hosting.server.cancel_response import cancel_response
 from hosting.server.options import ResponsesServerOptions
 from hosting.server.targets import Targets
 from hosting.server.working_memory import WorkingMemory
@@ -27,7 +27,7 @@ from hosting.state.conversation_turns import ConversationPast, ConversationTurns
 from hosting.state.lineage import Place
 from hosting.state.response_row import running_columns
 from hosting.state.retention_forks import keep_for_fork
-from hosting.storage import Insert, Operation, Replace, RowConflict, StorageError, Store, keys
+from hosting.storage import Insert, Operation, RowConflict, StorageError, Store, keys
 from hosting.streaming import EventStreamError, streams
 from hosting.tasks import (
     LastInputIdPreconditionFailed,
@@ -37,13 +37,10 @@ from hosting.tasks import (
     TaskContext,
     multi_turn_task,
     task,
-    use_scope,
 )
 from hosting.tasks.engine import Key, Slot, StartRequest, current_engine
 
 __all__ = ["BackgroundResponses", "Submission"]
-
-_log = logging.getLogger(__name__)
 
 _LONGEST = timedelta(days=7)
 """The most that a task may take. An agent that should be stopped earlier has a limit of its own."""
@@ -194,50 +191,8 @@ class BackgroundResponses:
         return accepted[-1]
 
     async def cancel(self, turns: Turns, identifier: str, *, foreground: bool = False) -> dict[str, Any]:
-        """Cancel a background response: it is cancelled for everybody when this returns, and its run ends soon after.
-
-        One that has ended is returned as it is. Raises ApiError for an unknown one, for one that was asked for in the
-        foreground unless `foreground`, and StorageError.
-        """
-        scope = turns.scope
-        while True:
-            stored = await turns.response(identifier)
-            if stored is None:
-                raise ApiError.response_not_found(identifier)
-            if stored.task is None or not (stored.response["background"] or foreground):
-                raise ApiError.not_cancellable()
-            if not stored.running:
-                return stored.response
-            response: dict[str, Any] = {**stored.response, "status": "cancelled", "output": []}
-            columns = running_columns(
-                response, stored.input or [], stored.place, stored.before, stored.task, stored.opening
-            )
-            cancelled = Replace(keys.response_row(identifier), *columns, stored.etag)
-            try:
-                await self._open_store().commit(keys.partition_key(scope, stored.place.chain), [cancelled])
-            except RowConflict:  # it has just ended, or got on: look again
-                continue
-            await _end_stream(scope, stored)
-            try:
-                await current_engine().cancel(Key(scope, stored.task.task_id), stored.task.seq)
-            except StorageError as error:  # the run finds its row cancelled when it tries to store its end
-                _log.error("The run of %s is not told that it is cancelled: %s", identifier, telemetry.describe(error))
-            return response
-
-
-async def _end_stream(scope: str, stored: StoredResponse) -> None:
-    """Close the stream of a cancelled response: its terminal event has the number after the last one stored, and that must
-    not change any more. What the run still emits is refused. If this fails, or the process dies before it, the run or the
-    next attempt closes it.
-    """
-    if stored.task is None or not stored.task.stream:
-        return
-    try:
-        with use_scope(scope):
-            stream = await streams.take_over(stored.response["id"], generation=CANCELLED_GENERATION)
-        await stream.close()
-    except EventStreamError as error:
-        _log.warning("The stream of %s could not be closed when it was cancelled: %r", stored.response["id"], error)
+        """See `cancel_response`."""
+        return await cancel_response(turns, identifier, engine=current_engine(), streams=streams, foreground=foreground)
 
 
 def _chain_task(chain: str) -> str:

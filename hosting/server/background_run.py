@@ -14,18 +14,19 @@ is marked failed.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
-from contextlib import aclosing, suppress
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from hosting import telemetry
 from hosting.read_budget import ReadTooLarge, charging, read_at_most
 from hosting.responses import CreateRequest, Event, parse_create_request
 from hosting.server.answer import Answer, Attempt, TurnInput
+from hosting.server.background_work import Work
 from hosting.server.caller import RequestFacts
 from hosting.server.drive import drive
-from hosting.server.earlier_events import EarlierEvents
+from hosting.server.earlier_events import EarlierEvents, read_earlier
 from hosting.server.rendered_answer import RenderedAnswer
 from hosting.server.running_row import RunningRow
 from hosting.server.stored_input import TOO_LONG
@@ -40,11 +41,11 @@ from hosting.state.conversation_turns import ConversationTurns
 from hosting.state.lineage import MAIN, Place, extend
 from hosting.state.response_row import TurnRecord, conversation_of, response_columns
 from hosting.storage import Operation, Replace, RowConflict, StorageError, StorageUnavailable, Store, keys
-from hosting.streaming import EventStream, EventStreamNotFoundError, StreamCorrupt, StreamFenced, streams
+from hosting.streaming import EventStream, EventStreamNotFoundError, StreamFenced, streams
 from hosting.tasks import TaskContext, current_scope
 from hosting.tasks.engine import Key, Outcome, current_engine
 
-__all__ = ["CANCELLED_GENERATION", "AgentNotLoaded", "BackgroundRun", "Work"]
+__all__ = ["CANCELLED_GENERATION", "AgentNotLoaded", "BackgroundRun"]
 
 _log = logging.getLogger(__name__)
 
@@ -56,26 +57,6 @@ _CLOSE_WITHIN = 60.0
 
 # Closers of streams whose handler has returned: asyncio itself keeps only weak references.
 _closing: set[asyncio.Task[None]] = set()
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """The input of the task, whose id is the response's: all that another process needs, but for the items, which are in the
-    response row."""
-
-    body: dict[str, Any]
-    model: str
-    facts: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    def to_document(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> "Work":
-        """From JSON, which another version of this code may have written: what this one does not know is left out. Raises
-        TypeError when there is too little."""
-        return cls(**{name: document[name] for name in cls.__slots__ if name in document})
 
 
 class AgentNotLoaded(RuntimeError):
@@ -255,7 +236,7 @@ class BackgroundRun:
             facts=RequestFacts.from_document(work.facts),
             attempt=Attempt(
                 announced=True,
-                earlier=await _read_earlier(self._stream) if self._stream is not None else EarlierEvents(),
+                earlier=await read_earlier(self._stream) if self._stream is not None else EarlierEvents(),
                 persisted=stored.snapshot if interrupted else None,
                 recoverable=self._resilient,
                 steered=ctx.is_steered_turn,
@@ -313,28 +294,6 @@ class BackgroundRun:
                 await stream.close()
         except Exception as error:
             _log.info("The stream of %s stays open: %r", self._id, error)
-
-
-async def _read_earlier(stream: EventStream) -> EarlierEvents:
-    """What an interrupted attempt has put into the stream: it took the stream's end, so nothing comes after that."""
-    earlier = EarlierEvents()
-    last = await stream.last_cursor()
-    after = -1
-    while last is not None and after < last:
-        try:
-            async with aclosing(stream.subscribe(after=after)) as events:
-                async for event in events:
-                    earlier.add(event)
-                    after = event["sequence_number"]
-                    if after >= last:
-                        break
-                else:
-                    break
-        except StreamCorrupt as damage:  # followers are told; the run goes on behind it
-            _log.error("Events of a response that is run again are damaged: %s", damage)
-            after = max(after + 1, damage.resume_after)
-        earlier.next_sequence_number = max(earlier.next_sequence_number, after + 1)
-    return earlier
 
 
 class _Changed(Exception):

@@ -10,7 +10,7 @@ from typing import Self
 from hosting.state import TurnRecord, Turns
 from hosting.state.conversation_row import Conversation, ConversationLocked, ConversationNotFound
 from hosting.state.conversation_turns import ConversationTurns
-from hosting.state.turns import Turn
+from hosting.state.past import Turn
 from hosting.storage import StorageError
 
 __all__ = ["ConversationHold"]

@@ -1,12 +1,17 @@
 """What an earlier run of a handler has put on the wire, as far as the next run must know."""
 
+import logging
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Any
 
 from hosting.responses import Item
 from hosting.server.open_items import OpenItem
+from hosting.streaming import EventStream, StreamCorrupt
 
-__all__ = ["EarlierEvents"]
+__all__ = ["EarlierEvents", "read_earlier"]
+
+_log = logging.getLogger(__name__)
 
 
 class EarlierEvents:
@@ -40,3 +45,25 @@ class EarlierEvents:
     def left_open(self) -> list[tuple[int, Item]]:
         """Output index and item, closed as incomplete, of each item that was not done."""
         return [(index, self._open[index].closed()) for index in sorted(self._open)]
+
+
+async def read_earlier(stream: EventStream) -> EarlierEvents:
+    """What an interrupted attempt has put into the stream: it took the stream's end, so nothing comes after that."""
+    earlier = EarlierEvents()
+    last = await stream.last_cursor()
+    after = -1
+    while last is not None and after < last:
+        try:
+            async with aclosing(stream.subscribe(after=after)) as events:
+                async for event in events:
+                    earlier.add(event)
+                    after = event["sequence_number"]
+                    if after >= last:
+                        break
+                else:
+                    break
+        except StreamCorrupt as damage:  # followers are told; the run goes on behind it
+            _log.error("Events of a response that is run again are damaged: %s", damage)
+            after = max(after + 1, damage.resume_after)
+        earlier.next_sequence_number = max(earlier.next_sequence_number, after + 1)
+    return earlier

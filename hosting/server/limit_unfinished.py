@@ -14,7 +14,7 @@ from typing import Final
 
 from hosting.responses import ApiError
 from hosting.storage import StorageError, Store
-from hosting.tasks._rows import INDEX_PARTITIONS, INDEX_RANGE
+from hosting.tasks.engine import INDEX_PARTITIONS, INDEX_RANGE
 
 __all__ = ["UnfinishedRuns"]
 

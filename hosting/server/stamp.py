@@ -5,8 +5,7 @@ from typing import Any, cast
 
 from hosting.responses import CreateRequest, new_envelope
 from hosting.responses.builders import whole_usage
-from hosting.responses.envelope import failure
-from hosting.responses.renderer import AGENT_FAILED
+from hosting.responses.envelope import AGENT_FAILED, failure
 from hosting.server.event_checks import HandlerFault, Json
 
 __all__ = ["Stamp"]

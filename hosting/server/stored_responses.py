@@ -14,7 +14,7 @@ from hosting.state import StoredResponse, Turns
 from hosting.storage import Store
 from hosting.streaming import streams
 from hosting.tasks import use_scope
-from hosting.tasks.engine import forget_outcome
+from hosting.tasks.retention import forget_outcome
 
 __all__ = ["StoredResponses"]
 

@@ -15,8 +15,7 @@ from typing import Any, cast
 
 from hosting.responses import Event, Item, open_calls
 from hosting.responses.builders import CHECKPOINT, public_response
-from hosting.responses.envelope import failure
-from hosting.responses.renderer import AGENT_FAILED
+from hosting.responses.envelope import AGENT_FAILED, failure
 from hosting.server.earlier_events import EarlierEvents
 from hosting.server.event_checks import (
     TERMINAL,
@@ -30,6 +29,7 @@ from hosting.server.event_checks import (
 )
 from hosting.server.open_items import OpenItem
 from hosting.server.stamp import Stamp
+from hosting.server.transcript_items import TranscriptItems
 
 __all__ = ["INTERRUPTED", "HandlerFault", "Transcript"]
 
@@ -75,12 +75,7 @@ class Transcript:
         self._recovery = persisted is not None
         self._created = False
         self._started = False
-        self._open: dict[int, OpenItem] = {}
-        self._done: dict[int, Item] = {}
-        self._ids: set[str] = set()
-        # Of a recovery: what was persisted, until it is known whether this run goes on from it or from nothing.
-        self._seed: list[Item] | None = list(persisted.get("output") or []) if persisted is not None else None
-        self._shift = 0
+        self._items = TranscriptItems(None if persisted is None else persisted.get("output") or (), self._earlier)
 
     # The run
 
@@ -151,7 +146,7 @@ class Transcript:
     @property
     def output_items(self) -> list[Item]:
         """The items that are done so far, in the order of their indexes."""
-        return [self._done[index] for index in sorted(self._done)]
+        return self._items.done
 
     @property
     def open_calls(self) -> list[str]:
@@ -201,19 +196,10 @@ class Transcript:
         """Take over what the handler says of the response; its output has to be what the item events made it."""
         self._stamp.check_id(response)
         output = response.get("output")
-        if self._seed is not None:
-            self._begin_recovered(seeded=bool(output))
+        self._items.begin(seeded=bool(output))
         if output is not None and output != self.output_items:
             raise HandlerFault("the output of the response was changed without item events")
         self._stamp.merge(response)
-
-    def _begin_recovered(self, *, seeded: bool) -> None:
-        """The run goes on from what was persisted, or begins again from nothing."""
-        seed, self._seed = self._seed or [], None
-        if seeded:
-            self._done = dict(enumerate(seed))
-            self._ids = {item["id"] for item in seed if "id" in item}
-        self._shift = max(0, self._earlier.used_indexes - len(self._done))
 
     def _announce(self, status: str) -> None:
         if not self.announced:
@@ -225,8 +211,7 @@ class Transcript:
         if self._started:
             return
         self._started = True
-        if self._seed is not None:
-            self._begin_recovered(seeded=True)  # the run has said nothing of it: what was persisted stands
+        self._items.begin(seeded=True)  # a recovered run that has said nothing of it: what was persisted stands
         for index, item in self._earlier.left_open():
             self._emit("response.output_item.done", output_index=index, item=item)
         self._emit("response.in_progress", response=self._shown("in_progress"))
@@ -238,8 +223,8 @@ class Transcript:
 
     def _end(self, status: str, fields: Json) -> None:
         self._start()
-        for index in sorted(self._open):
-            self._item_done(index, self._open[index].closed())
+        for index, item in self._items.left_open():
+            self._item_done(index, item)
         self.ended = True
         completed_at = int(self._clock()) if status == "completed" else None
         ends: Json = {"error": None, "incomplete_details": None, "completed_at": completed_at}
@@ -249,21 +234,13 @@ class Transcript:
 
     def _accept_item_event(self, kind: str, event: Mapping[str, Any]) -> None:
         index = checked_index(event)
-        if self._seed is not None:
-            self._begin_recovered(seeded=index >= len(self._seed))
+        self._items.begin_at(index)
         if kind == "response.output_item.added":
             item = checked_item(event)
-            if index in self._open or index in self._done:
-                raise HandlerFault(f"{kind}: the output index {index} is taken")
-            if item["id"] in self._ids:
-                raise HandlerFault(f"{kind}: the response has an item {item['id']} already")
-            self._ids.add(item["id"])
-            self._open[index] = OpenItem(item)
+            self._items.add(kind, index, item)
             self._emit_item(kind, index, item)
             return
-        if index not in self._open:
-            raise HandlerFault(f"{kind}: no item is open at the output index {index}")
-        current = self._open[index]
+        current = self._items.open_at(kind, index)
         if kind == "response.output_item.done":
             item = checked_item(event)
             if OpenItem(item).identity != current.identity:
@@ -276,17 +253,16 @@ class Transcript:
         if wrong := current.observe(plain):
             raise HandlerFault(f"{kind}: {wrong}")
         self._start()
-        plain["output_index"] = index + self._shift
+        plain["output_index"] = self._items.shown_index(index)
         self._pass_on(plain)
 
     def _item_done(self, index: int, item: Item) -> None:
-        self._open.pop(index)
-        self._done[index] = item
+        self._items.finish(index, item)
         self._emit_item("response.output_item.done", index, item)
 
     def _emit_item(self, kind: str, index: int, item: Item) -> None:
         self._start()
-        self._emit(kind, output_index=index + self._shift, item=item)
+        self._emit(kind, output_index=self._items.shown_index(index), item=item)
 
     # The wire
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from hosting.state.agent_state import AgentState, accepts_options
 from hosting.state.checkpoint_cursors import CheckpointCursors, CursorChanged
 from hosting.state.current_turn import CurrentTurn, current_turn
+from hosting.state.past import Turn
 from hosting.state.response_row import StoredResponse, TaskRef, TurnRecord
 from hosting.state.sessions import (
     SessionStore,
@@ -13,7 +14,7 @@ from hosting.state.sessions import (
     decode_session,
     encode_session,
 )
-from hosting.state.turns import PreviousResponseNotFound, PreviousResponseUnfinished, Turn, Turns
+from hosting.state.turns import PreviousResponseNotFound, PreviousResponseUnfinished, Turns
 from hosting.state.workflow_state import SupportsBuild, WorkflowState
 
 if TYPE_CHECKING:

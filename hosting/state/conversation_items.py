@@ -4,12 +4,12 @@ An id of our grammar says which turn its item is in. For any other id a row of i
 of those than a transaction takes (`Conversation.scattered`), the log is read.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from itertools import batched
 from typing import Any, cast
 
+from hosting.gather import gather_all
 from hosting.ids import parse_id
 from hosting.state.conversation_row import Conversation, ItemNotFound
 from hosting.state.conversation_table import ConversationTable, row_items
@@ -75,9 +75,7 @@ class ConversationItems:
         for identifier in wanted:
             if (parsed := parse_id(identifier)) is not None and parsed.chain == chain:
                 turns.setdefault(parsed.turn, set()).add(identifier)
-        native, indexed = await asyncio.gather(
-            self._native(chain, list(turns)), self._present_rows(chain, list(wanted))
-        )
+        native, indexed = await gather_all(self._native(chain, list(turns)), self._present_rows(chain, list(wanted)))
         return frozenset(identifier for identifier in wanted if identifier in indexed or identifier in native)
 
     async def scattered(self, conversation: Conversation, ids: Iterable[str]) -> frozenset[str]:
@@ -143,7 +141,7 @@ class ConversationItems:
         """The ids of all items of these turns."""
         found: set[str] = set()
         for batch in batched(positions, _AT_ONCE, strict=False):
-            rows = await asyncio.gather(*(self._row(chain, position) for position in batch))
+            rows = await gather_all(*(self._row(chain, position) for position in batch))
             found |= {item["id"] for row in rows if row is not None for item in row_items(row)}
         return found
 
@@ -157,7 +155,7 @@ class ConversationItems:
             found = await self._table.store.query(partition, *keys.item_range(), documents=())
         else:
             reads = (self._table.store.get(partition, row, documents=()) for row in rows)
-            found = [row for row in await asyncio.gather(*reads) if row is not None]
+            found = [row for row in await gather_all(*reads) if row is not None]
         return {rows[row.row] for row in found if row.row in rows}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from hosting.gather import gather_all
 from hosting.ids import parse_id
 from hosting.read_budget import ReadTooLarge, read_at_most
 from hosting.state.conversation_row import (
@@ -100,8 +101,8 @@ class ConversationTable:
         """
         if not stored.owners and not recheck:
             return Settled(stored)
-        owners, tail = await asyncio.gather(
-            asyncio.gather(*(self._owner(stored, response) for response in stored.owners)),
+        owners, tail = await gather_all(
+            gather_all(*(self._owner(stored, response) for response in stored.owners)),
             self._tail(stored, documents),
         )
         if any(not owner.known or _is_missing(owner, stored, tail) for owner in owners):

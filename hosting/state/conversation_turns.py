@@ -7,12 +7,12 @@ If a process dies, a foreground turn lets go at the time that it named, and a ba
 its response row says. Of two turns that want one conversation at once, exactly one gets it: the row's etag decides.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from hosting.gather import gather_all
 from hosting.ids import parse_id, response_id
 from hosting.state.conversation_items import ConversationItems
 from hosting.state.conversation_row import (
@@ -24,7 +24,8 @@ from hosting.state.conversation_row import (
 )
 from hosting.state.conversation_table import Change, ConversationTable
 from hosting.state.lineage import MAIN, Place, Segment
-from hosting.state.turns import Turn, Turns
+from hosting.state.past import Turn
+from hosting.state.turns import Turns
 from hosting.storage import Entity, Json, Operation, RowConflict, Store, keys
 
 __all__ = ["ConversationPast", "ConversationTurns"]
@@ -90,7 +91,7 @@ class ConversationTurns:
             raise ConversationNotFound(identifier)
         chain = keys.chain_of(identifier)
         for _ in range(_READS):
-            stored, session, rows, present = await asyncio.gather(
+            stored, session, rows, present = await gather_all(
                 self._table.get(identifier),
                 self._session(identifier),
                 self._log(chain, 0, _FIRST if history else 0),
@@ -98,7 +99,7 @@ class ConversationTurns:
             )
             if stored is None:
                 raise ConversationNotFound(identifier)
-            settled, later = await asyncio.gather(
+            settled, later = await gather_all(
                 self._table.settled(stored, *(("messages",) if history else ())),
                 self._log(chain, _FIRST, stored.next if history else 0),
             )

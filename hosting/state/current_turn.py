@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
-from hosting.state.turns import Turn, Turns
+from hosting.state.past import Turn
+from hosting.state.turns import Turns
 from hosting.storage import Json
 
 if TYPE_CHECKING:

@@ -1,12 +1,12 @@
 """The items of earlier turns: single ones by their ids, or turn by turn."""
 
-import asyncio
 import json
 import sys
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from itertools import batched
 from typing import Any, NamedTuple, cast
 
+from hosting.gather import gather_all
 from hosting.ids import parse_id
 from hosting.read_budget import ReadTooLarge, charge, read_at_most
 from hosting.state.lineage import MAIN, Place, Segment
@@ -42,7 +42,7 @@ async def find_items(turns: Turns, identifiers: Iterable[str]) -> dict[str, dict
     found: dict[str, dict[str, Any]] = {}
     for batch in batched(places, _AT_ONCE, strict=False):
         reads = (turns.items(Segment(chain, MAIN, turn, turn), "input", "output") for chain, turn in batch)
-        for row in (row for segment in await asyncio.gather(*reads) for row in segment.values()):
+        for row in (row for segment in await gather_all(*reads) for row in segment.values()):
             found |= {item["id"]: item for item in _items_of(row) if item["id"] in wanted}
     return found
 

@@ -11,19 +11,18 @@ the conversation stands where it was; after it, everything does. A turn that fai
 its own, so that it can be retrieved, but the conversation does not continue through it.
 """
 
-import asyncio
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import batched
 from typing import cast
 
+from hosting.gather import gather_all
 from hosting.ids import new_chain, parse_id, response_id
 from hosting.read_budget import read_at_most
-from hosting.state.lineage import MAIN, Lineage, Place, Segment, extend, next_place, places
+from hosting.state.lineage import MAIN, Lineage, Place, Segment, extend
+from hosting.state.past import Past, Turn, ends_at, stored_messages
 from hosting.state.response_row import (
     INLINE,
-    RUNNING,
     StoredResponse,
     TurnRecord,
     conversation_of,
@@ -34,7 +33,7 @@ from hosting.state.response_row import (
 from hosting.state.retention_forks import keep_for_fork
 from hosting.storage import Delete, Entity, Insert, Json, Operation, Put, RowExists, RowMissing, Store, keys
 
-__all__ = ["PreviousResponseNotFound", "PreviousResponseUnfinished", "Turn", "Turns"]
+__all__ = ["PreviousResponseNotFound", "PreviousResponseUnfinished", "Turns"]
 
 _RESPONSE_DOCUMENTS = ("response", "lineage", "input", "output", "notes", "opening")
 
@@ -55,23 +54,6 @@ class PreviousResponseNotFound(LookupError):
 
 class PreviousResponseUnfinished(LookupError):
     """`previous_response_id` names a response that still runs."""
-
-
-@dataclass(slots=True)
-class Turn:
-    """A turn that has begun: where it will be written and what came before it."""
-
-    response_id: str
-    place: Place
-    before: Lineage = ()
-    open_calls: tuple[str, ...] = ()
-    """call_ids of client tools that the previous turn left to be answered."""
-    session: Json = None
-    """The stored session of the previous turn, None when it kept none."""
-    history: list[Json] | None = None
-    """Stored messages of all earlier turns, oldest first; None when they were not asked for."""
-    after_unfinished: bool = False
-    """The previous response still runs, so nothing else in here is known yet."""
 
 
 class Turns:
@@ -122,7 +104,7 @@ class Turns:
 
     async def _read_past(
         self, previous: str, history: bool, with_session: bool = True, *, again: bool = True
-    ) -> "_Past":
+    ) -> "Past":
         parsed = parse_id(previous, "resp")
         if parsed is None:
             raise PreviousResponseNotFound(previous)
@@ -134,7 +116,7 @@ class Turns:
             raise PreviousResponseNotFound(
                 previous
             )  # anybody can write down an id that claims to be of turn 4,000,000,000
-        found, session, rows = await asyncio.gather(
+        found, session, rows = await gather_all(
             self.store.get(partition, keys.response_row(previous), documents=("lineage", "open_calls")),
             self.store.get(partition, keys.session_row(previous), documents=("session",))
             if with_session
@@ -148,14 +130,14 @@ class Turns:
             stored = await self.response(previous)
             if stored is not None and (behind := stored.response["previous_response_id"]) is not None:
                 return await self._read_past(behind, history, with_session)
-        past = _Past(found, session, rows, Place(parsed.chain, MAIN, parsed.turn))
-        if again and past.lineage and _ends_at(past.lineage[-1], past.place) and past.place not in rows:
+        past = Past(found, session, rows, Place(parsed.chain, MAIN, parsed.turn))
+        if again and past.lineage and ends_at(past.lineage[-1], past.place) and past.place not in rows:
             # It has become final between the reads: the log and the session were read too early.
             return await self._read_past(previous, history, with_session, again=False)
         missing = [s for s in past.lineage if (s.chain, s.log) != (parsed.chain, MAIN)] if history else []
         if (past.next.chain, past.next.log) != (parsed.chain, MAIN):
             missing.append(Segment(past.next.chain, past.next.log, past.next.turn, past.next.turn))
-        for more in await asyncio.gather(*(self._rows(segment, ("messages",)) for segment in missing)):
+        for more in await gather_all(*(self._rows(segment, ("messages",)) for segment in missing)):
             rows |= more
         return past
 
@@ -169,7 +151,7 @@ class Turns:
             with read_at_most(self.max_history_bytes):
                 for segment in turn.before:
                     rows |= await self._rows(segment, ("messages",))
-            turn.history = _messages(rows, turn.before)
+            turn.history = stored_messages(rows, turn.before)
         return turn.history
 
     async def commit(self, turn: Turn, record: TurnRecord) -> None:
@@ -219,7 +201,7 @@ class Turns:
         if parsed is None:
             return None
         partition = self._partition(parsed.chain)
-        found, row = await asyncio.gather(
+        found, row = await gather_all(
             self.store.get(partition, keys.response_row(identifier), documents=_RESPONSE_DOCUMENTS),
             self.store.get(partition, keys.turn_row(MAIN, parsed.turn), documents=("output",)),
         )
@@ -284,7 +266,7 @@ class Turns:
         pages: list[list[Entity]] = []
         for batch in batched(ranges, _RANGES_AT_ONCE, strict=False):
             reads = (self.store.query(partition, first, last, documents=wanted) for first, last in batch)
-            pages += await asyncio.gather(*reads)
+            pages += await gather_all(*reads)
         return {Place(segment.chain, segment.log, keys.turn_position(row.row)): row for page in pages for row in page}
 
     def _partition(self, chain: str) -> str:
@@ -299,35 +281,3 @@ def _aside(turn: Turn) -> Place:
 
 async def _nothing() -> None:
     """In the place of a read that is not needed."""
-
-
-class _Past:
-    """What was read about the turns before a new one."""
-
-    def __init__(self, found: Entity, session: Entity | None, rows: dict[Place, Entity], place: Place) -> None:
-        self.running = found.fields["status"] in RUNNING
-        self.in_conversation = "conversation" in found.fields
-        self.lineage = lineage_of(found)
-        self.rows = rows
-        self.place = place
-        self.next = next_place(self.lineage, Place(place.chain, MAIN, 0))
-        self._found, self._session = found, session
-
-    def turn(self, response: str, place: Place, history: bool) -> Turn:
-        return Turn(
-            response,
-            place,
-            before=self.lineage,
-            open_calls=tuple(cast("list[str]", self._found.documents.get("open_calls") or [])),
-            session=self._session.documents.get("session") if self._session else None,
-            history=_messages(self.rows, self.lineage) if history else None,
-        )
-
-
-def _ends_at(segment: Segment, place: Place) -> bool:
-    return (segment.chain, segment.log, segment.last) == (place.chain, place.log, place.turn)
-
-
-def _messages(rows: dict[Place, Entity], lineage: Lineage) -> list[Json]:
-    found = (rows[place].documents.get("messages") for place in places(lineage) if place in rows)
-    return [message for messages in found if messages for message in cast("list[Json]", messages)]

@@ -29,9 +29,10 @@ from ._values import Json, Scalar
 if TYPE_CHECKING:
     from ._aging import AgedEntity, Aging
     from ._azure_append_blobs import connect_append_blobs
-    from ._connection import check_connection, connect
+    from ._connection import check_connection, connect, storage_address
     from ._memory import MemoryBlobs, MemoryTables, memory_store
     from ._memory_append_blobs import MemoryAppendBlobs
+    from ._scope_rows import ScopeRows
 
 __all__ = [
     "BLOCK_BYTES",
@@ -66,6 +67,7 @@ __all__ = [
     "RowExists",
     "RowMissing",
     "Scalar",
+    "ScopeRows",
     "StorageDenied",
     "StorageError",
     "StorageUnavailable",
@@ -76,6 +78,7 @@ __all__ = [
     "connect",
     "connect_append_blobs",
     "memory_store",
+    "storage_address",
 ]
 
 _LATER = {
@@ -88,6 +91,8 @@ _LATER = {
     "MemoryAppendBlobs": "_memory_append_blobs",
     "MemoryBlobs": "_memory",
     "MemoryTables": "_memory",
+    "ScopeRows": "_scope_rows",
+    "storage_address": "_connection",
 }
 
 

@@ -97,6 +97,7 @@ class AzureTables:
         token: str | None = None,
         *,
         partition: str | None = None,
+        partitions: tuple[str, str] | None = None,
         select: Sequence[str] | None = None,
     ) -> Page[DatedRow]:
         """See `Tables.scan`."""
@@ -106,7 +107,7 @@ class AzureTables:
             from azure.core.exceptions import ResourceNotFoundError
 
             found = self._source.table().query_entities(
-                _scan_filter(older, partition), select=_columns(select), results_per_page=_PAGE
+                _scan_filter(older, partition, partitions), select=_columns(select), results_per_page=_PAGE
             )
             pages = found.by_page(continuation_token=after)
             try:
@@ -197,9 +198,12 @@ def _literal(key: str) -> str:
     return "'" + key.replace("'", "''") + "'"
 
 
-def _scan_filter(older: Sequence[Older] | None, partition: str | None) -> str:
+def _scan_filter(older: Sequence[Older] | None, partition: str | None, partitions: tuple[str, str] | None) -> str:
     """The condition of a scan, none as an empty text."""
     conditions = [] if partition is None else [f"PartitionKey eq {_literal(partition)}"]
+    if partitions is not None:
+        first, last = partitions
+        conditions += [f"PartitionKey ge {_literal(first)}", f"PartitionKey lt {_literal(last)}"]
     if older is not None:
         conditions.append("(" + " or ".join(f"({_older(it)})" for it in older) + ")")
     return " and ".join(conditions)

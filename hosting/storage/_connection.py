@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from azure.data.tables.aio import TableClient
     from azure.storage.blob.aio import ContainerClient
 
-__all__ = ["Connection", "check_connection", "connect"]
+__all__ = ["Connection", "check_connection", "connect", "storage_address"]
 
 _TABLE = re.compile(r"[A-Za-z][A-Za-z0-9]{2,62}", re.ASCII)
 _CONTAINER = re.compile(r"(?=.{3,63}$)[a-z0-9]+(?:-[a-z0-9]+)*", re.ASCII)
@@ -57,6 +57,12 @@ def connect(
 def check_connection(env: Mapping[str, str], name: str = "AzureWebJobsStorage") -> None:
     """Raise ConfigurationError unless `connect` could make sense of these settings. No network."""
     read_settings(env, name)
+
+
+def storage_address(env: Mapping[str, str], name: str = "AzureWebJobsStorage") -> str:
+    """The address of the tables in the account that `connect` would use, for a person to check; nothing secret is in it. No
+    network. Raises ConfigurationError."""
+    return read_settings(env, name).table_url
 
 
 class Connection:

@@ -85,6 +85,7 @@ class MemoryTables:
         token: str | None = None,
         *,
         partition: str | None = None,
+        partitions: tuple[str, str] | None = None,
         select: Sequence[str] | None = None,
     ) -> Page[DatedRow]:
         """See `Tables.scan`. A page is 1,000 rows that were looked at, so that pages without a row are seen here, too."""
@@ -95,6 +96,8 @@ class MemoryTables:
         looked = 0
         for name in sorted(self._partitions):
             if name < begin or partition not in (None, name):
+                continue
+            if partitions is not None and not partitions[0] <= name < partitions[1]:
                 continue
             held = self._partitions[name]
             for row in held.order[bisect_left(held.order, first if name == begin else "") :]:

@@ -84,10 +84,12 @@ class Tables(Protocol):
         token: str | None = None,
         *,
         partition: str | None = None,
+        partitions: tuple[str, str] | None = None,
         select: Sequence[str] | None = None,
     ) -> Page[DatedRow]:
         """A page, at most 1,000, of the rows that one of `older` takes (None: all), by partition and row: of the whole
-        table, or of one partition. One request, which without `partition` may read past any number of other rows.
+        table, of one partition, or of those with `first <= partition < last`. One request, which may read past any number of
+        other rows of what it goes through.
 
         `token` is the `next` of the page before, and can be kept for days. Raises StorageError for one that isn't.
         """

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hosting.gather import gather_all
 from hosting.read_budget import charge
 
 from ._commit import Commit
@@ -99,7 +100,7 @@ class Store:
         select = None if documents is None else columns_of(documents)
         rows = await self._tables.query(partition, first, last, select, limit)
         spilled = [_spilled(raw, documents) for raw in rows]  # of all rows: before the first blob is read
-        results = await asyncio.gather(*(self._decode(raw, refs) for raw, refs in zip(rows, spilled, strict=True)))
+        results = await gather_all(*(self._decode(raw, refs) for raw, refs in zip(rows, spilled, strict=True)))
         entities: list[Entity] = []
         for raw, result in zip(rows, results, strict=True):
             # A row whose blob is gone was replaced or deleted since: `get` finds out which.
@@ -156,7 +157,7 @@ class Store:
         texts = inline_texts(raw.properties)
         values: dict[str, Json] = {name: decode_document(text, f"{raw.row}.{name}") for name, text in texts.items()}
         if refs:
-            blobs = await asyncio.gather(*(self._read(ref) for ref in refs.values()))
+            blobs = await gather_all(*(self._read(ref) for ref in refs.values()))
             for (name, ref), data in zip(refs.items(), blobs, strict=True):
                 if data is None:
                     return ref

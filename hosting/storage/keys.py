@@ -23,6 +23,7 @@ __all__ = [
     "item_row",
     "parse_partition",
     "partition_key",
+    "partition_range",
     "response_row",
     "scope",
     "session_row",
@@ -54,6 +55,14 @@ def partition_key(scope: str, chain: str) -> str:
     if not _CHAIN.fullmatch(chain):
         raise ValueError(f"{chain!r} is no chain")
     return f"{scope}-{chain}"
+
+
+def partition_range(scope: str) -> tuple[str, str]:
+    """The bounds of the partitions of all chains of one scope, and of no other: `first <= partition < last`. Raises ValueError
+    for what is no scope."""
+    if not _SCOPE.fullmatch(scope):
+        raise ValueError(f"{scope!r} is no scope")
+    return f"{scope}-", f"{scope}."
 
 
 def parse_partition(partition: str) -> tuple[str, str] | None:

@@ -12,7 +12,6 @@ they are stored, and followers elsewhere find them; nothing depends on what this
 import asyncio
 import logging
 import secrets
-from collections import deque
 from collections.abc import Awaitable, Callable
 from enum import Enum
 
@@ -24,8 +23,9 @@ from hosting.streaming._errors import (
     StreamFenced,
     StreamUnavailable,
 )
-from hosting.streaming._lines import Event, Owner, end_line, event_line, next_line, writer_line
+from hosting.streaming._lines import Event, Owner, end_line, next_line, writer_line
 from hosting.streaming._log import Log
+from hosting.streaming._pending import Pending
 from hosting.streaming._segments import Place, segment_name
 from hosting.streaming._signal import Signal
 from hosting.telemetry import describe, instruments
@@ -59,10 +59,7 @@ class Writer:
         self._batch_bytes = min(BLOCK_BYTES, log.tuning.segment_bytes)
         self.claimed = self.closed = False
         self._claiming = asyncio.Lock()
-        # What is emitted and not yet stored.
-        self._waiting: deque[tuple[Event, bytes]] = deque()
-        self._waiting_bytes = 0
-        self._waiting_since = 0.0  # by the loop's clock: the oldest of them
+        self._pending = Pending()
         self._ending = False
         self.queued = -1  # the number of the last event emitted
         self._urgent = asyncio.Event()
@@ -82,7 +79,7 @@ class Writer:
     @property
     def idle(self) -> bool:
         """All that was emitted is stored."""
-        return not self._waiting and not (self._ending and not self.closed)
+        return not self._pending and not (self._ending and not self.closed)
 
     @property
     def active(self) -> bool:
@@ -147,11 +144,7 @@ class Writer:
 
     def put(self, data: bytes, seq: int, at: float | None) -> None:
         """Emit an event. Never waits."""
-        line = event_line(seq, data, at)
-        if not self._waiting:
-            self._waiting_since = asyncio.get_running_loop().time()
-        self._waiting.append((Event(seq, data, at), line))
-        self._waiting_bytes += len(line)
+        self._pending.add(Event(seq, data, at))
         self.queued = seq
         self._go()
 
@@ -162,7 +155,7 @@ class Writer:
 
     async def room(self) -> None:
         """Wait while the buffer is full. Raises what the writer failed with."""
-        while not self.broken and self._waiting_bytes > self._tuning.buffer_bytes:
+        while not self.broken and self._pending.bytes > self._tuning.buffer_bytes:
             await self._progress.next().wait()
         self.check()
 
@@ -191,8 +184,7 @@ class Writer:
         if self._failure is None:
             self._failure = error
             self._log.written_here = False
-            self._waiting.clear()
-            self._waiting_bytes = 0
+            self._pending.clear()
             self._progress.fire()
             self._log.changed.fire()
 
@@ -221,7 +213,7 @@ class Writer:
         """Let events gather until the interval is over, somebody flushes, or a block is full."""
         until = self._started + self._tuning.flush_interval.total_seconds()
         wait = until - asyncio.get_running_loop().time()
-        if wait > 0 and not self._ending and self._waiting_bytes < self._batch_bytes:
+        if wait > 0 and not self._ending and self._pending.bytes < self._batch_bytes:
             try:
                 async with asyncio.timeout(wait):
                     await self._urgent.wait()
@@ -231,10 +223,10 @@ class Writer:
         self._started = asyncio.get_running_loop().time()
 
     async def _append_batch(self) -> None:
-        since = self._waiting_since
-        events, data = self._gather()
+        since = self._pending.since
+        events, data = self._pending.take(self._batch_bytes - _CONTROL_BYTES)
         before, last = self._place.last, events[-1].seq if events else self._place.last
-        ending = self._ending and not self._waiting
+        ending = self._ending and not self._pending
         full = (
             self._place.offset + len(data) >= self._tuning.segment_bytes
             or self._appends + 1 >= self._tuning.segment_appends
@@ -261,20 +253,6 @@ class Writer:
             measured.append_delay.record(asyncio.get_running_loop().time() - since)
         if full and not ending:
             await self._retry(lambda: self._blobs.create(self._place.segment))
-
-    def _gather(self) -> tuple[list[Event], bytes]:
-        """The next events, as many as a block and a segment take, one at least."""
-        events: list[Event] = []
-        lines: list[bytes] = []
-        size = 0
-        room = self._batch_bytes - _CONTROL_BYTES
-        while self._waiting and (not lines or size + len(self._waiting[0][1]) <= room):
-            event, line = self._waiting.popleft()
-            events.append(event)
-            lines.append(line)
-            size += len(line)
-        self._waiting_bytes -= size
-        return events, b"".join(lines)
 
     async def _append(self, data: bytes) -> None:
         """Append `data` at our place, which moves; in several blocks if it must be. Raises StreamFenced and others."""

@@ -25,10 +25,11 @@ from hosting.tasks._codec import JSONValue
 from hosting.tasks._events import Accept
 from hosting.tasks._exceptions import LastInputIdPreconditionFailed, SteeringQueueFull, TaskConflictError
 from hosting.tasks._options import TaskOptions
-from hosting.tasks._record import Record, Refused, Slot, apply, slots
+from hosting.tasks._record import Record, Slot, slots
 from hosting.tasks._registry import Declared
 from hosting.tasks._rows import IndexEntry, Key, decode_record, encode_index, encode_record, outcome_range
 from hosting.tasks._seams import Clock
+from hosting.tasks._transitions import Refused, apply
 
 __all__ = ["Acceptance", "Accepted", "StartRequest", "drop_index_row", "load_record"]
 

@@ -9,19 +9,20 @@ from typing import Any
 from hosting.storage import Delete, Operation, Replace, RowConflict, StorageUnavailable, Store
 from hosting.tasks import _registry
 from hosting.tasks._acceptance import Acceptance, Accepted, StartRequest, drop_index_row, load_record
-from hosting.tasks._attempt import Attempt, TerminalRows
+from hosting.tasks._attempt import Attempt
 from hosting.tasks._attempt_rows import AttemptRows, load_rows
+from hosting.tasks._attempt_writes import TerminalRows
 from hosting.tasks._context import TaskContext
 from hosting.tasks._events import CancelInput, DeleteTask, TakeLease
-from hosting.tasks._exceptions import TaskDeferred
 from hosting.tasks._options import TaskOptions
 from hosting.tasks._outcome import CANCELLED, Outcome
-from hosting.tasks._record import Record, Refused, Slot, Transition, apply, slots
+from hosting.tasks._record import Record, Slot
 from hosting.tasks._registry import Declared
 from hosting.tasks._rows import Key, decode_record, encode_record, outcome_range, task_rows_range
 from hosting.tasks._seams import Clock, Driver, SystemClock, Verdict
-from hosting.tasks._waiters import DEFERRED_HERE, Waiters
-from hosting.telemetry import detached
+from hosting.tasks._transitions import Refused, Transition, apply
+from hosting.tasks._wait import wait_for_outcome
+from hosting.tasks._waiters import Waiters
 
 __all__ = ["Engine"]
 
@@ -59,8 +60,8 @@ class Engine:
             await self.drive(request.key, accepted.record)
         return accepted
 
-    async def drive(self, key: Key, record: Record) -> None:
-        """See to it that a driver is at work. If that fails the input stays accepted: the recovery scan starts one."""
+    async def drive(self, key: Key, record: Record) -> bool:
+        """See to it that a driver is at work, and say whether one is: if not, the recovery scan starts one later."""
         try:
             await self.driver.ensure(key, record.activation, record.generation)
         except Exception as error:
@@ -70,6 +71,8 @@ class Engine:
                 error,
                 extra=key.log_fields(),
             )
+            return False
+        return True
 
     async def attempt(self, key: Key, activation: int) -> Verdict:
         """One attempt at the active input of a task, for whoever drives this activation of it.
@@ -221,47 +224,7 @@ class Engine:
         Raises TaskDeferred when the attempt in this process gave the work back, TaskFailed when the outcome is no longer
         kept, StorageDenied and CorruptValue. An outage of storage is waited out.
         """
-        pause, longest = self.options.poll_first.total_seconds(), self.options.poll_last.total_seconds()
-        mine = self.waiters.add(key, seq)
-        looks = 0
-        try:
-            while True:
-                try:
-                    if fresh:
-                        await self._pause(mine, pause)
-                        fresh = False
-                    with detached():  # a look is no part of the caller's trace: there may be hundreds
-                        found = await self.outcome(key, input_id, seq)
-                        looks += 1
-                        if found is None and looks % 8 == 0 and not await self._is_open(key, seq):
-                            # Ended between the two looks, or long ago.
-                            found = await self.outcome(key, input_id, seq) or _EXPIRED
-                    if found is not None:
-                        return found
-                except StorageUnavailable as error:
-                    _log.warning("task %s: waiting for its outcome: %r", key.task_id, error, extra=key.log_fields())
-                # A local attempt wakes us; then looking often is only a precaution.
-                await self._pause(mine, longest if self.live(key, seq) is not None else pause)
-                if mine.done():
-                    result = mine.result()
-                    if result is DEFERRED_HERE:
-                        raise TaskDeferred
-                    assert isinstance(result, Outcome)
-                    return result
-                pause = min(pause * 1.5, longest)
-        finally:
-            self.waiters.remove(key, seq, mine)
-
-    async def _pause(self, mine: "asyncio.Future[Any]", seconds: float) -> None:
-        sleeper = asyncio.ensure_future(self.clock.sleep(seconds))
-        try:
-            await asyncio.wait({mine, sleeper}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleeper.cancel()
-
-    async def _is_open(self, key: Key, seq: int) -> bool:
-        record = await self.record(key)
-        return record is not None and any(slot.seq == seq for slot in slots(record))
+        return await wait_for_outcome(self, key, input_id, seq, fresh=fresh)
 
     # --- the end -------------------------------------------------------------------------------------------------
 
@@ -284,12 +247,6 @@ class Engine:
     async def drop_index(self, key: Key, slot: Slot) -> None:
         """Remove the index row of an input that has ended. If that fails, the recovery scan does it later."""
         await drop_index_row(self.store, key, slot.nonce, slot.index_etag or None)
-
-
-_EXPIRED = Outcome(
-    "failed",
-    error={"type": "OutcomeExpired", "message": "the outcome of this input is no longer kept", "traceback": ""},
-)
 
 
 async def _drop(rows: "asyncio.Task[AttemptRows]") -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from hosting.storage import Operation, Replace, RowConflict, Store
 from hosting.tasks._events import Event
-from hosting.tasks._record import Record, Refused, Transition, apply
+from hosting.tasks._record import Record
 from hosting.tasks._rows import Key, decode_record, encode_record
+from hosting.tasks._transitions import Refused, Transition, apply
 
 __all__ = ["Held"]
 

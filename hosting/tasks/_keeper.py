@@ -10,9 +10,10 @@ from hosting.tasks._context import TaskContext
 from hosting.tasks._events import Heartbeat
 from hosting.tasks._held import Held
 from hosting.tasks._options import TaskOptions
-from hosting.tasks._record import Record, Refused, Slot
+from hosting.tasks._record import Record, Slot
 from hosting.tasks._registry import Declared
 from hosting.tasks._seams import Clock
+from hosting.tasks._transitions import Refused
 
 __all__ = ["Keeper"]
 

@@ -19,6 +19,10 @@ ERROR_CHARACTERS = 16_000
 METADATA_BYTES = 1024 * 1024
 """Longest metadata namespace, in bytes of JSON."""
 
+_SHORTEST = 0.01
+"""Seconds: what is done over and over in such a pause must leave time for anything else."""
+_PAUSES = frozenset({"lease", "control", "poll_first", "poll_last", "unknown_task"})
+
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
@@ -76,7 +80,8 @@ class TaskOptions:
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str] | None = None) -> "TaskOptions":
-        """The defaults, overridden by `TASKS_*_SECONDS`. Raises ConfigurationError that names a setting that is no number."""
+        """The defaults, overridden by `TASKS_*_SECONDS`. Raises ConfigurationError that names a setting that is no number, or
+        too small for a pause."""
         values: Mapping[str, str] = os.environ if env is None else env
         given: dict[str, timedelta] = {}
         for name, field in cls.settings().items():
@@ -86,8 +91,11 @@ class TaskOptions:
                 seconds = float(values[name])
             except ValueError:
                 seconds = -1.0
-            if not 0 <= seconds < 1e9:
-                raise ConfigurationError(f'{name} takes a number of seconds, 0 or more. See docs/tasks.md, "Time".')
+            least = _SHORTEST if field in _PAUSES else 0.0
+            if not least <= seconds < 1e9:
+                raise ConfigurationError(
+                    f'{name} takes a number of seconds, {least:g} or more. See docs/tasks.md, "Time".'
+                )
             given[field] = timedelta(seconds=seconds)
         return replace(cls(), **cast("dict[str, Any]", given))
 

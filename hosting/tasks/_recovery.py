@@ -5,9 +5,10 @@ losing the whole task hub loses no work. It may run at any time, in several proc
 """
 
 import asyncio
+import heapq
 import logging
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hosting.storage import Delete, RowConflict, StorageError
 from hosting.tasks._acceptance import load_record
@@ -20,6 +21,11 @@ __all__ = ["ScanReport", "scan"]
 
 _log = logging.getLogger("hosting.tasks")
 
+_OFTEN = 3
+"""Recoveries from which a task is named in the log. A kill or a deployment makes one."""
+_NAMED = 20
+"""How many of them a scan names, the worst first: after a bad day there may be thousands."""
+
 
 @dataclass(slots=True)
 class ScanReport:
@@ -28,6 +34,12 @@ class ScanReport:
     rows: int = 0
     driven: int = 0
     removed: int = 0
+    oldest_waiting: float = 0.0
+    """Longest time, in seconds, that a task has waited for somebody to take its lease."""
+    most_recoveries: int = 0
+    """Of a task that has not ended."""
+    often: list[tuple[int, Key, str]] = field(default_factory=list[tuple[int, Key, str]])
+    """Tasks that have not ended and were recovered often: how often, which, their declared name."""
 
 
 async def scan(engine: Engine) -> ScanReport:
@@ -53,7 +65,10 @@ async def scan(engine: Engine) -> ScanReport:
             found[entry.key].append(entry)
         report.rows += len(rows)
         await asyncio.gather(*(look(key, entries) for key, entries in found.items()))
-    backlog.found(report.rows)
+    backlog.found(report.rows, report.oldest_waiting, report.most_recoveries)
+    for times, key, name in heapq.nlargest(_NAMED, report.often, key=lambda task: task[0]):
+        about = {**key.log_fields(), "task_name": name, "recoveries": times}
+        _log.warning("task %s: taken up again %d times, and it has not ended", key.task_id, times, extra=about)
     if report.driven or report.removed:
         _log.info("recovery scan: %d index rows, %d driven, %d removed", report.rows, report.driven, report.removed)
     return report
@@ -69,10 +84,15 @@ async def _look(engine: Engine, key: Key, entries: list[IndexEntry], report: Sca
         since = idle_since(record, options.skew.total_seconds())
         # A lease that has lapsed means that its holder is gone; work without one may have a driver on its way.
         patience = 0.0 if record.lease_owner is not None else options.idle.total_seconds()
-        if since is not None and now - since > patience:
+        if since is not None:
+            # Before the driver: whether one can be started says nothing about when somebody comes.
+            report.oldest_waiting = max(report.oldest_waiting, now - since)
+            report.most_recoveries = max(report.most_recoveries, record.recovery_count)
+            if record.recovery_count >= _OFTEN:
+                report.often.append((record.recovery_count, key, record.name))
+        if since is not None and now - since > patience and await engine.drive(key, record):
             report.driven += 1
             instruments().redriven.add(1, {"hosting.task.name": record.name})
-            await engine.drive(key, record)
     open_inputs = {slot.nonce for slot in slots(record)} if record is not None else set[str]()
     for entry in entries:
         if entry.nonce not in open_inputs and now - entry.created_at > options.stale.total_seconds():

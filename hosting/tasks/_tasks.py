@@ -1,6 +1,6 @@
 """What the decorators return."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hosting.tasks import _ids
 from hosting.tasks._caller import current_scope
@@ -161,6 +161,3 @@ class MultiTurnTask[Input, Output](_Base[Input, Output]):
         gets TaskCancelled. Idempotent; the next `start` is fresh. Raises StorageError: then call it again."""
         engine = current_engine()
         await engine.delete(Key(current_scope(), _ids.check_id(task_id, "task_id")))
-
-
-type AnyTask = Task[Any, Any] | MultiTurnTask[Any, Any]

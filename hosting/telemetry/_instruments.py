@@ -54,21 +54,35 @@ class Sources:
 
 
 class Backlog:
-    """What the last recovery scan of this process found, while it is news: another process may do the next ones."""
+    """What the last recovery scan of this process found, while it is news: another process may do the next ones.
+
+    The scan looks at work from outside. What only an attempt can tell is not told when nothing starts, or when each attempt
+    ends with its process; and the scan normally runs in another process than the work.
+    """
 
     STALE = 150.0
     """Seconds; a scan comes every 60."""
 
     def __init__(self) -> None:
-        self._found: tuple[float, int] | None = None
+        self._found: tuple[float, int, float, int] | None = None
 
-    def found(self, inputs: int) -> None:
-        self._found = time.monotonic(), inputs
+    def found(self, inputs: int, oldest_waiting: float, most_recoveries: int) -> None:
+        """A scan came to its end: how many inputs have not ended, for how many seconds one of them has waited for a process
+        to take it up, and how often one was taken up again. The largest of each; 0 for none."""
+        self._found = time.monotonic(), inputs, oldest_waiting, most_recoveries
 
-    def observe(self, _: CallbackOptions) -> Iterable[Observation]:
-        if self._found is None or time.monotonic() - self._found[0] > self.STALE:
-            return []
-        return [Observation(self._found[1])]
+    def inputs(self, _: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(found[1]) for found in self._news()]
+
+    def oldest_waiting(self, _: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(found[2]) for found in self._news()]
+
+    def most_recoveries(self, _: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(found[3]) for found in self._news()]
+
+    def _news(self) -> list[tuple[float, int, float, int]]:
+        found = self._found
+        return [] if found is None or time.monotonic() - found[0] > self.STALE else [found]
 
 
 class Instruments:
@@ -111,13 +125,27 @@ class Instruments:
             "hosting.task.lease_losses", "{attempt}", "Attempts whose work did not count, as their lease was lost."
         )
         self.redriven = meter.create_counter(
-            "hosting.task.redriven", "{task}", "Tasks that sat without a driver until the recovery scan found them."
+            "hosting.task.redriven",
+            "{task}",
+            "Tasks that nobody worked at, for which the recovery scan started a driver.",
         )
         meter.create_observable_gauge(
             "hosting.task.backlog",
-            [backlog.observe],
+            [backlog.inputs],
             "{input}",
             "Inputs, of all instances, that are accepted and have not ended, as the last recovery scan saw them.",
+        )
+        meter.create_observable_gauge(
+            "hosting.task.oldest_waiting",
+            [backlog.oldest_waiting],
+            "s",
+            "Longest time that a task, of all instances, has waited for a process to take it up.",
+        )
+        meter.create_observable_gauge(
+            "hosting.task.most_recoveries",
+            [backlog.most_recoveries],
+            "{recovery}",
+            "How often, at most, a task that has not ended was taken up again after an attempt that did not say how it ended.",
         )
         self.append_delay = seconds(
             "hosting.stream.append.delay", "From the emit of the oldest event of an append to its being stored.", _QUICK

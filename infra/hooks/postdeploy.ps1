@@ -21,3 +21,7 @@ Nobody may call it yet: no API key is configured, so every request gets 401. Mak
   azd provision
 '@
 }
+if ($env:ALERT_EMAIL -and $env:OPEN_TELEMETRY -ne 'true') {
+    Write-Output ''
+    Write-Output "ALERT_EMAIL is set, OPEN_TELEMETRY is not: nobody is told of failed turns, waiting runs, recoveries and failing storage calls."
+}

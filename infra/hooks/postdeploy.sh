@@ -17,3 +17,7 @@ Nobody may call it yet: no API key is configured, so every request gets 401. Mak
   azd provision
 TEXT
 fi
+if [ -n "${ALERT_EMAIL:-}" ] && [ "${OPEN_TELEMETRY:-}" != true ]; then
+  echo
+  echo "ALERT_EMAIL is set, OPEN_TELEMETRY is not: nobody is told of failed turns, waiting runs, recoveries and failing storage calls."
+fi

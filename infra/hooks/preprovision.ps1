@@ -1,4 +1,5 @@
-# Runs before `azd provision`. Changes nothing; stops when a value of the environment would keep the app from starting.
+# Runs before `azd provision`. Changes nothing; stops when a value of the environment would keep the app from starting, or
+# the deployment from ending.
 # It never prints a value of HOSTING_API_KEYS.
 $ErrorActionPreference = 'Stop'
 
@@ -11,6 +12,7 @@ function Fail([string] $message) {
 $name = '[A-Za-z0-9._@-]{1,64}'
 $entry = "^${name}:[0-9a-f]{12}:[0-9a-f]{32}:[0-9a-f]{64}(:${name})?$"
 $number = 0
+$ids = @()
 foreach ($one in ("$env:HOSTING_API_KEYS" -split '[,\s]+' | Where-Object { $_ })) {
     $number++
     if ($one -clike 'sk-*') {
@@ -19,10 +21,27 @@ foreach ($one in ("$env:HOSTING_API_KEYS" -split '[,\s]+' | Where-Object { $_ })
     if ($one -cnotmatch $entry) {
         Fail "entry $number of HOSTING_API_KEYS is not <tenant>:<key id>:<salt>:<hash>[:<user>]. Copy what 'python -m hosting.keys new TENANT' prints."
     }
+    $ids += $one.Split(':')[1]
+}
+if ($ids | Group-Object -CaseSensitive | Where-Object { $_.Count -gt 1 }) {
+    Fail "HOSTING_API_KEYS has the same key id twice: the app would not load. Keep one entry of each key."
 }
 
 if ($env:AZURE_OPENAI_EXISTING_ENDPOINT -and -not $env:AZURE_OPENAI_MODEL) {
     Fail 'AZURE_OPENAI_EXISTING_ENDPOINT is set but AZURE_OPENAI_MODEL, the name of its deployment, is not.'
+}
+
+$budget = if ($env:BUDGET_AMOUNT) { $env:BUDGET_AMOUNT } else { '0' }
+if ($budget -notmatch '^[0-9]+$') {
+    Fail "BUDGET_AMOUNT takes a whole number."
+}
+if ([int]$budget -gt 0) {
+    if (-not $env:ALERT_EMAIL) {
+        Fail "BUDGET_AMOUNT is set but ALERT_EMAIL, who is told, is not."
+    }
+    if ("$env:BUDGET_START_DATE" -notmatch '^[0-9]{4}-[0-9]{2}-01$') {
+        Fail "BUDGET_AMOUNT is set, and BUDGET_START_DATE is not the first day of a month, as 2026-12-01. Set it once: Azure refuses to change it."
+    }
 }
 
 $client = '^\s*(agent-framework-openai|-r\s+requirements-model\.txt)'

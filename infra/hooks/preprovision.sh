@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs before `azd provision`. Changes nothing; stops when a value of the environment would keep the app from starting.
+# Runs before `azd provision`. Changes nothing; stops when a value of the environment would keep the app from starting, or
+# the deployment from ending.
 # It never prints a value of HOSTING_API_KEYS.
 set -euf
 
@@ -20,9 +21,21 @@ for one in $(printf '%s' "${HOSTING_API_KEYS:-}" | tr ',' ' '); do
   printf '%s\n' "$one" | grep -Eq "$entry" ||
     fail "entry $number of HOSTING_API_KEYS is not <tenant>:<key id>:<salt>:<hash>[:<user>]. Copy what 'python -m hosting.keys new TENANT' prints."
 done
+repeated=$(printf '%s' "${HOSTING_API_KEYS:-}" | tr -s ', \t\r\n' '\n' | cut -d: -f2 | sort | uniq -d)
+[ -z "$repeated" ] || fail "HOSTING_API_KEYS has the same key id twice: the app would not load. Keep one entry of each key."
 
 if [ -n "${AZURE_OPENAI_EXISTING_ENDPOINT:-}" ] && [ -z "${AZURE_OPENAI_MODEL:-}" ]; then
   fail "AZURE_OPENAI_EXISTING_ENDPOINT is set but AZURE_OPENAI_MODEL, the name of its deployment, is not."
+fi
+
+budget="${BUDGET_AMOUNT:-0}"
+case "$budget" in
+  *[!0-9]*) fail "BUDGET_AMOUNT takes a whole number." ;;
+esac
+if [ "$budget" -gt 0 ]; then
+  [ -n "${ALERT_EMAIL:-}" ] || fail "BUDGET_AMOUNT is set but ALERT_EMAIL, who is told, is not."
+  printf '%s\n' "${BUDGET_START_DATE:-}" | grep -Eq '^[0-9]{4}-[0-9]{2}-01$' ||
+    fail "BUDGET_AMOUNT is set, and BUDGET_START_DATE is not the first day of a month, as 2026-12-01. Set it once: Azure refuses to change it."
 fi
 
 if [ -n "${AZURE_OPENAI_MODEL:-}" ] &&

@@ -8,8 +8,12 @@ param tags object
 param serviceName string
 param identityName string
 param insightsName string
+@description('The account of the host, which also has the deployment package.')
 param storageName string
 param packageContainer string
+
+@description('The account that holds the state. Empty: the same one.')
+param stateStorageName string
 
 @secure()
 param apiKeys string
@@ -34,6 +38,9 @@ param alwaysReadyDurable int
 
 @description('Empty: no virtual network.')
 param subnetId string
+
+@description('Address ranges from which code may be deployed. Empty: any, and whoever has the role.')
+param deployAddresses array
 
 // The scale controller learns of the backend from the file host.json, which can name one only, and that is the scheduler's
 // place. So with Azure Storage one instance is always there to look at the queues (docs/deploy.md, "The durable backend").
@@ -99,6 +106,16 @@ resource site 'Microsoft.Web/sites@2024-11-01' = {
     siteConfig: {
       minTlsVersion: '1.2'
       ftpsState: 'Disabled'
+      // Both always, so that clearing the parameter opens the endpoint again.
+      scmIpSecurityRestrictionsDefaultAction: empty(deployAddresses) ? 'Allow' : 'Deny'
+      scmIpSecurityRestrictions: [
+        for (addresses, index) in deployAddresses: {
+          name: 'deploy-${index}'
+          action: 'Allow'
+          priority: 100 + index
+          ipAddress: addresses
+        }
+      ]
     }
     functionAppConfig: {
       deployment: {
@@ -151,6 +168,14 @@ var settings = {
   HOSTING_API_KEYS: apiKeys
 }
 
+// A state account of its own: the host knows nothing of it, the app reads which settings describe it.
+var stateSettings = {
+  HOSTING_STORAGE_CONNECTION: 'StateStorage'
+  StateStorage__accountName: stateStorageName
+  StateStorage__credential: 'managedidentity'
+  StateStorage__clientId: identity.properties.clientId
+}
+
 // An app setting of this form overrides host.json for the host, so that one host.json serves the laptop and both backends.
 var schedulerSettings = {
   DURABLE_TASK_SCHEDULER_CONNECTION_STRING: 'Endpoint=${schedulerEndpoint};Authentication=ManagedIdentity;ClientID=${identity.properties.clientId}'
@@ -173,18 +198,10 @@ var modelSettings = {
   AZURE_OPENAI_MODEL: openAiDeployment
 }
 
-// User name and password would open the deployment endpoint beside the identities.
+// User name and password would open the deployment endpoint beside the identities. (There is no FTP on Flex Consumption.)
 resource scmPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2024-11-01' = {
   parent: site
   name: 'scm'
-  properties: {
-    allow: false
-  }
-}
-
-resource ftpPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2024-11-01' = {
-  parent: site
-  name: 'ftp'
   properties: {
     allow: false
   }
@@ -196,6 +213,7 @@ resource appsettings 'Microsoft.Web/sites/config@2024-11-01' = {
   properties: union(
     settings,
     options,
+    empty(stateStorageName) ? {} : stateSettings,
     empty(schedulerEndpoint) ? storageBackendSettings : schedulerSettings,
     openTelemetry ? telemetrySettings : {},
     empty(openAiEndpoint) ? {} : modelSettings

@@ -3,7 +3,13 @@
 param name string
 param location string
 param tags object
+
+@description('At least a /23: a /24 is taken for the app, and one for the endpoints.')
+param addressPrefix string
 param storageId string
+
+@description('Empty: the host uses the same account.')
+param hostStorageId string
 
 @description('Empty: Azure Storage is the durable backend.')
 param schedulerId string
@@ -11,44 +17,88 @@ param schedulerId string
 @description('Empty: no model was made here.')
 param openAiId string
 
+var blobZone = {
+  group: 'blob'
+  name: 'privatelink.blob.${environment().suffixes.storage}'
+}
+var queueZone = {
+  group: 'queue'
+  name: 'privatelink.queue.${environment().suffixes.storage}'
+}
+var tableZone = {
+  group: 'table'
+  name: 'privatelink.table.${environment().suffixes.storage}'
+}
+var schedulerZone = {
+  group: 'scheduler'
+  name: 'privatelink.durabletask.io'
+}
+var openAiZone = {
+  group: 'account'
+  name: 'privatelink.openai.azure.com'
+}
+var storageZones = [
+  blobZone
+  queueZone
+  tableZone
+]
+var zones = concat(
+  storageZones,
+  empty(schedulerId) ? [] : [schedulerZone],
+  empty(openAiId) ? [] : [openAiZone]
+)
+
 var storageTargets = [
   {
     name: 'blob'
     id: storageId
-    group: 'blob'
-    zone: 'privatelink.blob.${environment().suffixes.storage}'
+    zone: blobZone
   }
   {
     name: 'queue'
     id: storageId
-    group: 'queue'
-    zone: 'privatelink.queue.${environment().suffixes.storage}'
+    zone: queueZone
   }
   {
     name: 'table'
     id: storageId
-    group: 'table'
-    zone: 'privatelink.table.${environment().suffixes.storage}'
+    zone: tableZone
+  }
+]
+var hostStorageTargets = [
+  {
+    name: 'host-blob'
+    id: hostStorageId
+    zone: blobZone
+  }
+  {
+    name: 'host-queue'
+    id: hostStorageId
+    zone: queueZone
+  }
+  {
+    name: 'host-table'
+    id: hostStorageId
+    zone: tableZone
   }
 ]
 var schedulerTargets = [
   {
     name: 'scheduler'
     id: schedulerId
-    group: 'scheduler'
-    zone: 'privatelink.durabletask.io'
+    zone: schedulerZone
   }
 ]
 var openAiTargets = [
   {
     name: 'openai'
     id: openAiId
-    group: 'account'
-    zone: 'privatelink.openai.azure.com'
+    zone: openAiZone
   }
 ]
 var targets = concat(
   storageTargets,
+  empty(hostStorageId) ? [] : hostStorageTargets,
   empty(schedulerId) ? [] : schedulerTargets,
   empty(openAiId) ? [] : openAiTargets
 )
@@ -60,14 +110,14 @@ resource vnet 'Microsoft.Network/virtualNetworks@2024-07-01' = {
   properties: {
     addressSpace: {
       addressPrefixes: [
-        '10.0.0.0/16'
+        addressPrefix
       ]
     }
     subnets: [
       {
         name: 'app'
         properties: {
-          addressPrefix: '10.0.0.0/24'
+          addressPrefix: cidrSubnet(addressPrefix, 24, 0)
           delegations: [
             {
               name: 'flex-consumption'
@@ -81,13 +131,25 @@ resource vnet 'Microsoft.Network/virtualNetworks@2024-07-01' = {
       {
         name: 'endpoints'
         properties: {
-          addressPrefix: '10.0.1.0/24'
+          addressPrefix: cidrSubnet(addressPrefix, 24, 1)
           privateEndpointNetworkPolicies: 'Disabled'
         }
       }
     ]
   }
 }
+
+module dns './private-zone.bicep' = [
+  for zone in zones: {
+    name: 'zone-${zone.group}'
+    params: {
+      name: zone.name
+      group: zone.group
+      tags: tags
+      vnetId: vnet.id
+    }
+  }
+]
 
 module endpoints './private-endpoint.bicep' = [
   for target in targets: {
@@ -96,12 +158,14 @@ module endpoints './private-endpoint.bicep' = [
       name: 'pe-${target.name}-${name}'
       location: location
       tags: tags
-      vnetId: vnet.id
       subnetId: '${vnet.id}/subnets/endpoints'
       targetId: target.id
-      group: target.group
-      zoneName: target.zone
+      group: target.zone.group
+      zoneName: target.zone.name
     }
+    dependsOn: [
+      dns
+    ]
   }
 ]
 

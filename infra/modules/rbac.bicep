@@ -5,7 +5,11 @@ param appPrincipalId string
 param deployerId string
 param deployerType string
 
+@description('The account that holds the state.')
 param storageName string
+
+@description('The account with the deployment package and the host\'s own blobs. Empty: the same one.')
+param hostStorageName string
 param insightsName string
 
 @description('Empty: Azure Storage is the durable backend.')
@@ -16,6 +20,7 @@ param openAiName string
 
 // Built-in, the same in every subscription. tests/infra checks each id against its name.
 var storageBlobDataOwner = 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b'
+var storageBlobDataContributor = 'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
 var storageBlobDataReader = '2a2b9908-6ea1-4ae2-8e65-a410df84e7d1'
 var storageQueueDataContributor = '974c5e8b-45b9-4653-ba55-5f855dd0fb88'
 var storageTableDataContributor = '0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3'
@@ -24,13 +29,29 @@ var monitoringMetricsPublisher = '3913510d-42f4-4e42-8a64-420c390055eb'
 var durableTaskDataContributor = '0ad04412-c4d5-4796-b79c-f76d14c8d402'
 var cognitiveServicesOpenAIUser = '5e0bd9bd-7b93-4f28-af87-19fc36ad61bd'
 
-// Owner, not Contributor: the host takes leases on its own blobs, and Owner is what Microsoft documents for it.
-var appAlways = [
-  storageBlobDataOwner
+// Queues are used by nothing but the durable backend in Azure Storage, which lies in the host's account, as its tables do.
+var queues = empty(schedulerName) ? [storageQueueDataContributor] : []
+var hubTables = empty(schedulerName) ? [storageTableDataContributor] : []
+
+// Owner, not Contributor, where the host is: it takes leases on its own blobs, and Owner is what Microsoft documents for it.
+var appOnOneAccount = concat(
+  [
+    storageBlobDataOwner
+    storageTableDataContributor
+  ],
+  queues
+)
+var appOnState = [
+  storageBlobDataContributor
   storageTableDataContributor
 ]
-// Queues are used by nothing but the durable backend in Azure Storage.
-var appOnStorage = empty(schedulerName) ? concat(appAlways, [storageQueueDataContributor]) : appAlways
+var appOnHost = concat(
+  [
+    storageBlobDataOwner
+  ],
+  queues,
+  hubTables
+)
 
 var deployerOnStorage = [
   storageBlobDataReader
@@ -39,6 +60,10 @@ var deployerOnStorage = [
 
 resource storage 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
   name: storageName
+}
+
+resource hostStorage 'Microsoft.Storage/storageAccounts@2025-01-01' existing = if (!empty(hostStorageName)) {
+  name: hostStorageName
 }
 
 resource insights 'Microsoft.Insights/components@2020-02-02' existing = {
@@ -56,9 +81,21 @@ resource openai 'Microsoft.CognitiveServices/accounts@2025-06-01' existing = if 
 // ---- the app ------------------------------------------------------------------------------------------------------
 
 resource appStorage 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
-  for id in appOnStorage: {
+  for id in (empty(hostStorageName) ? appOnOneAccount : appOnState): {
     name: guid(storage.id, appPrincipalId, id)
     scope: storage
+    properties: {
+      principalId: appPrincipalId
+      principalType: 'ServicePrincipal'
+      roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', id)
+    }
+  }
+]
+
+resource appHostStorage 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
+  for id in (empty(hostStorageName) ? [] : appOnHost): {
+    name: guid(hostStorage.id, appPrincipalId, id)
+    scope: hostStorage
     properties: {
       principalId: appPrincipalId
       principalType: 'ServicePrincipal'

@@ -91,6 +91,19 @@ async def test_a_scan_of_a_partition_has_all_of_its_rows_and_no_others(twin: Twi
     assert names(await scanned(twin.tables, None, partition="b")) == [("b", "1"), ("b", "2")]
 
 
+async def test_a_scan_of_a_range_has_its_partitions_and_goes_on_from_page_to_page(
+    twin: Twin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("_memory", "_azure_tables"):
+        monkeypatch.setattr(f"hosting.storage.{module}._PAGE", 2)
+    for partition in ("a", "a-", "a-1", "a-2", "a-~", "a.", "a0-1", "b-1"):
+        await write(twin.tables, partition, "1", "k.1")
+    everything = await scanned(twin.tables, None, partitions=("a-", "a."))  # type: ignore[arg-type]
+    assert names(everything) == [(name, row) for name in ("a-", "a-1", "a-2", "a-~") for row in ("1", "k.1")]
+    some = await scanned(twin.tables, [Older("k.", "k/", FOR_EVER)], partitions=("a-", "a."))  # type: ignore[arg-type]
+    assert names(some) == [(name, "k.1") for name in ("a-", "a-1", "a-2", "a-~")]
+
+
 async def test_a_scan_says_when_a_row_was_written_and_its_version(twin: Twin) -> None:
     before = time.time()
     [etag] = await twin.tables.transact("a", [RawOperation("insert", "1", {"x": "1", "y": "2"})])

@@ -16,9 +16,9 @@ from hosting.functions.http import _from_http, _to_http
 from hosting.server import ResponsesServer
 from hosting.storage import MemoryAppendBlobs, Store, memory_store
 from hosting.streaming import streams
-from hosting.tasks import _current, current_scope
-from hosting.tasks._engine import Engine
-from hosting.tasks._local import LocalDriver
+from hosting.tasks import current_scope
+from hosting.tasks.host import Engine, swap_engine
+from hosting.tasks.local import LocalDriver
 
 __all__ = ["asgi_app"]
 
@@ -43,7 +43,7 @@ def asgi_app(make_server: Callable[[Callable[[], Store]], ResponsesServer]) -> S
         driver = LocalDriver()
         engine = Engine(store, driver)
         driver.bind(engine)
-        undo = _current.swap_engine(engine)
+        undo = swap_engine(engine)
         streams.use_blob_replay(
             MemoryAppendBlobs, scope=current_scope, cursor_fn=lambda event: event["sequence_number"]
         )

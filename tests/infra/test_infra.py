@@ -1,6 +1,5 @@
 """infra/ agrees with itself and with the app. What Azure makes of it, only a deployment shows (docs/deploy.md)."""
 
-import inspect
 import json
 import re
 from pathlib import Path
@@ -8,36 +7,15 @@ from pathlib import Path
 import pytest
 
 from hosting.models import model_arguments
-from hosting.server.background import _LONGEST as LONGEST_RUN  # pyright: ignore[reportPrivateUsage]
 from hosting.settings import Settings
-from hosting.state.retention_blobs import PREFIX as VALUES
 from hosting.storage._settings import Identity, read_settings
-from hosting.streaming._expiry import expire_streams
 
-from .bicep import ROOT, BicepFile, bicep_files, literal, load, members, text, used_names, walk
+from .bicep import ROOT, BicepFile, bicep_files, literal, load, members, text, used_names
 
 INFRA = ROOT / "infra"
 MAIN = load(INFRA / "main.bicep")
 APP = load(INFRA / "modules" / "app.bicep")
-RBAC = load(INFRA / "modules" / "rbac.bicep")
-STORAGE = load(INFRA / "modules" / "storage.bicep")
-ALERTS = load(INFRA / "modules" / "alerts.bicep")
 FILES = {path: load(path) for path in bicep_files()}
-
-# Microsoft's list of built-in roles.
-ROLES = {
-    "b7e6dc6d-f1e8-4753-8033-0f276bb0955b": "Storage Blob Data Owner",
-    "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1": "Storage Blob Data Reader",
-    "974c5e8b-45b9-4653-ba55-5f855dd0fb88": "Storage Queue Data Contributor",
-    "0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3": "Storage Table Data Contributor",
-    "76199698-9eea-4c19-bc75-cec21354c6b6": "Storage Table Data Reader",
-    "3913510d-42f4-4e42-8a64-420c390055eb": "Monitoring Metrics Publisher",
-    "0ad04412-c4d5-4796-b79c-f76d14c8d402": "Durable Task Data Contributor",
-    "5e0bd9bd-7b93-4f28-af87-19fc36ad61bd": "Cognitive Services OpenAI User",
-}
-GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-
-STREAMS = inspect.signature(expire_streams).parameters["prefix"].default
 
 # Set by the platform on Flex Consumption, or without meaning there; some of them stop the app from starting.
 NOT_ON_FLEX = {
@@ -182,11 +160,18 @@ def test_an_instance_is_given_no_more_than_a_tenant_may_have() -> None:
     assert int(most) <= min(fields["HOSTING_MAX_RUNS_PER_TENANT"], fields["HOSTING_MAX_STREAMS_PER_TENANT"])
 
 
-def test_the_storage_settings_are_ones_that_the_app_understands() -> None:
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [
+        ("settings", Settings.model_fields["storage_connection"].default),
+        ("stateSettings", literal(members(APP.variables["stateSettings"])["HOSTING_STORAGE_CONNECTION"])),
+    ],
+)
+def test_the_storage_settings_are_ones_that_the_app_understands(group: str, name: str) -> None:
     values = {"accountName": "stabc", "credential": "managedidentity", "clientId": "an-id"}
-    prefix = Settings.model_fields["storage_connection"].default + "__"
-    given = {name: values[name.removeprefix(prefix)] for name in app_settings() if name.startswith(prefix)}
-    credential = read_settings(given, prefix.removesuffix("__")).credential
+    prefix = f"{name}__"
+    given = {key: values[key.removeprefix(prefix)] for key in app_settings(group) if key.startswith(prefix)}
+    credential = read_settings(given, name).credential
     assert credential == Identity(managed=True, client_id="an-id")
 
 
@@ -234,134 +219,61 @@ def test_host_json_names_the_default_backend() -> None:
     }
 
 
-# ---- permissions
+HOSTS = [path for folder in (".", "examples/*", "bench/*", "tests/*/*") for path in ROOT.glob(f"{folder}/host.json")]
+WITH_BUNDLE = [path for path in HOSTS if "extensionBundle" in path.read_text()]
 
 
-@pytest.mark.parametrize("name", [name for name, value in RBAC.variables.items() if GUID.search(text(value))])
-def test_a_role_id_is_the_role_that_its_name_says(name: str) -> None:
-    role = ROLES[literal(RBAC.variables[name]) or ""]
-    assert name.lower() == role.replace(" ", "").lower()
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_roles_are_given_in_one_module_only(path: Path) -> None:
-    file = FILES[path]
-    assignments = [r for r in file.resources.values() if r.type == "Microsoft.Authorization/roleAssignments"]
-    assert bool(assignments) == (path == RBAC.path)
-    assert path == RBAC.path or not GUID.search(path.read_text())
-
-
-ASSIGNMENTS = {n: r for n, r in RBAC.resources.items() if r.type == "Microsoft.Authorization/roleAssignments"}
-
-
-@pytest.mark.parametrize("name", ASSIGNMENTS)
-def test_a_role_is_given_to_one_principal_at_one_resource(name: str) -> None:
-    body = members(ASSIGNMENTS[name].body)
-    given = members(body["properties"])
-    scope, principal = text(body["scope"]), text(given["principalId"])
-    assert RBAC.resources[scope].existing, "at a resource, not at the group"
-    assert principal == ("appPrincipalId" if name.startswith("app") else "deployerId")
-    kind = given["principalType"]
-    assert text(kind) == "deployerType" if principal == "deployerId" else literal(kind) == "ServicePrincipal"
-    role = text(given["roleDefinitionId"]).rpartition(",")[2].strip(" )\n")
-    # A name that leaves out one of the three makes two assignments collide.
-    assert text(body["name"]) == f"guid({scope}.id, {principal}, {role})"
-
-
-def test_who_deploys_reads_user_data_only_when_asked_for() -> None:
-    assert MAIN.params["deployerAccess"].default == "false"
-    assert text(MAIN.modules["rbac"].arguments["deployerId"]) == "deployerAccess ? principalId : ''"
-    assert {text(n) for n in walk(RBAC.variables["deployerOnStorage"]) if n.type == "identifier"} == {
-        "storageBlobDataReader",
-        "storageTableDataReader",
+@pytest.mark.parametrize("path", WITH_BUNDLE, ids=lambda path: str(path.relative_to(ROOT).parent))
+def test_every_app_here_takes_the_same_extension_bundle(path: Path) -> None:
+    """Not the preview of it. docs/unproven.md says since when it can serve this azure-functions-durable."""
+    assert json.loads(path.read_text())["extensionBundle"] == {
+        "id": "Microsoft.Azure.Functions.ExtensionBundle",
+        "version": "[4.*, 5.0.0)",
     }
 
 
-@pytest.mark.parametrize(
-    ("module", "resource", "name", "value"),
-    [
-        ("storage", "account", "allowSharedKeyAccess", "false"),
-        ("storage", "account", "allowBlobPublicAccess", "false"),
-        ("monitoring", "insights", "DisableLocalAuth", "true"),
-        ("openai", "account", "disableLocalAuth", "true"),
-    ],
-)
-def test_keys_are_switched_off(module: str, resource: str, name: str, value: str) -> None:
-    body = members(load(INFRA / "modules" / f"{module}.bicep").resources[resource].body)
-    assert literal(members(body["properties"])[name]) == value
+# ---- options that can be taken back
 
 
-# ---- lifecycle rules
+def test_easy_auth_is_deployed_always_so_that_it_can_be_switched_off() -> None:
+    assert "module easyAuth './modules/easyauth.bicep' = {" in MAIN.path.read_text()
+    auth = load(INFRA / "modules" / "easyauth.bicep")
+    properties = members(members(auth.resources["auth"].body)["properties"])
+    assert text(auth.variables["on"]) == "!empty(clientId)"
+    assert text(members(properties["platform"])["enabled"]) == "on"
+    assert text(properties["identityProviders"]) == "on ? entra : {}"
+    assert text(auth.variables["passes"]) == "!on || keysToo"
 
 
-@pytest.mark.parametrize(
-    ("rules", "prefix", "under", "blobs"),
-    [("streamRules", "streamPrefix", STREAMS, "appendBlob"), ("valueRules", "valuePrefix", VALUES, "blockBlob")],
-)
-def test_a_lifecycle_rule_reaches_one_kind_of_the_apps_blobs_and_no_others(
-    rules: str, prefix: str, under: str, blobs: str
-) -> None:
-    """A rule without a prefix would delete the host's leases and the deployment package."""
-    assert text(STORAGE.variables[prefix]) == f"'${{container}}/{under}'"
-    (rule,) = STORAGE.variables[rules].named_children
-    filters = members(members(members(rule)["definition"])["filters"])
-    assert [text(item) for item in filters["prefixMatch"].named_children] == [prefix]
-    assert [literal(item) for item in filters["blobTypes"].named_children] == [blobs]
+def test_the_deployment_endpoint_opens_again_when_its_addresses_are_cleared() -> None:
+    config = members(members(members(APP.resources["site"].body)["properties"])["siteConfig"])
+    assert text(config["scmIpSecurityRestrictionsDefaultAction"]) == "empty(deployAddresses) ? 'Allow' : 'Deny'"
 
 
-def test_the_rules_are_about_the_apps_container() -> None:
-    given = MAIN.modules["storage"].arguments
-    assert text(given["container"]) == text(OPTIONS["HOSTING_CONTAINER"]) == "stateContainer"
-    assert literal(MAIN.variables["stateContainer"]) != literal(MAIN.variables["packageContainer"])
+def test_no_date_is_computed_from_today() -> None:
+    """Azure refuses to change the start of a budget: with utcNow() the first deployment of each month would fail."""
+    assert [path.name for path in FILES if "utcNow(" in path.read_text()] == []
 
 
-def test_no_rule_deletes_spilled_values_unless_it_is_asked_for() -> None:
-    """It can't know what a living conversation still refers to; the retention timer does."""
-    assert MAIN.params["payloadIdleDays"].default == "0"
-    rules = text(STORAGE.variables["rules"])
-    assert rules == "concat(streamDays > 0 ? streamRules : [], payloadIdleDays > 0 ? valueRules : [])"
+def test_telemetry_is_kept_as_long_as_the_parameter_says() -> None:
+    """Tables of Application Insights keep 90 days until each is told otherwise."""
+    monitoring = load(INFRA / "modules" / "monitoring.bicep")
+    tables = {literal(item) for item in monitoring.variables["tables"].named_children}
+    assert tables >= {"AppRequests", "AppDependencies", "AppTraces", "AppExceptions", "AppMetrics"}
+    assert "for table in tables" in monitoring.path.read_text()
+    kept = members(members(monitoring.resources["retention"].body)["properties"])
+    assert {text(value) for value in kept.values()} == {"retentionDays"}
+    assert set(kept) == {"retentionInDays", "totalRetentionInDays"}
 
 
-def test_the_rule_that_deletes_by_last_access_has_the_tracking_it_needs() -> None:
-    """Without tracking, the platform counts from the day the rule was made, and deletes what is in use."""
-    policy = members(members(members(STORAGE.resources["blobs"].body)["properties"])["lastAccessTimeTrackingPolicy"])
-    assert "daysAfterLastAccessTimeGreaterThan: payloadIdleDays" in text(STORAGE.variables["valueRules"])
-    assert text(policy["enable"]) == "payloadIdleDays > 0"
+# ---- an account of its own for the host
 
 
-def test_the_rule_of_streams_waits_until_none_can_be_in_use() -> None:
-    """A run takes days, and its first events are read until some hours after its end."""
-    days = LONGEST_RUN.days + Settings.model_fields["stream_hours"].default / 24
-    assert int(MAIN.params["streamDays"].default or 0) > days + 1
-
-
-# ---- alerts
-
-
-def alert_rules() -> list[dict[str, str]]:
-    """What alerts.bicep says of each rule, as text."""
-    groups = (ALERTS.variables["fromTheHost"], ALERTS.variables["fromTheApp"])
-    rules = [members(rule) for group in groups for rule in group.named_children]
-    return [{key: literal(value) or text(value) for key, value in rule.items()} for rule in rules]
-
-
-def test_an_alert_asks_for_names_that_exist() -> None:
-    code = "".join(path.read_text() for path in (ROOT / "hosting").rglob("*.py"))
-    names = {
-        name for rule in alert_rules() for name in re.findall(r'"([\w.]*\.[\w.]+|Storage\w+|task_\w+)"', rule["query"])
-    }
-    assert len(names) >= 8
-    assert {name for name in names if f'"{name}"' not in code and f"class {name}(" not in code} == set()
-
-
-@pytest.mark.parametrize("rule", alert_rules(), ids=lambda rule: rule["name"])
-def test_an_alert_always_has_one_row_with_one_number(rule: dict[str, str]) -> None:
-    """A rule over a column that is missing never fires."""
-    last = rule["query"].strip("'\n").splitlines()[-1]
-    assert re.match(r"\| (summarize|project) value = ", last)
-    assert " by " not in last
-
-
-def test_alerts_of_the_apps_own_measurements_need_its_telemetry() -> None:
-    assert all("customMetrics" not in text(n) for n in ALERTS.variables["fromTheHost"].named_children)
-    assert "concat(fromTheHost, openTelemetry ? fromTheApp : [])" in ALERTS.path.read_text()
+def test_the_state_stays_where_it_is_when_the_host_gets_its_own_account() -> None:
+    assert MAIN.params["separateHostAccount"].default == "false"
+    state, host = MAIN.modules["storage"].arguments, MAIN.modules["hostStorage"].arguments
+    assert text(state["containers"]) == "separateHostAccount ? [stateContainer] : [stateContainer, packageContainer]"
+    assert [text(item) for item in host["containers"].named_children] == ["packageContainer"]
+    app = MAIN.modules["app"].arguments
+    assert text(app["storageName"]) == "separateHostAccount ? hostStorage!.outputs.name : storage.outputs.name"
+    assert text(app["stateStorageName"]) == "separateHostAccount ? storage.outputs.name : ''"

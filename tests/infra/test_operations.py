@@ -16,11 +16,13 @@ from hosting.state import AgentState, TableHistoryProvider
 from hosting.storage import Meter
 from hosting.streaming import StreamTuning
 from tests.server_world import World, serve
-from tests.unit.test_telemetry_docs import instruments
+from tests.telemetry_recorder import Recorder, recorder
 from tests.unit.workflow_desk import hosted
 
-from .bicep import ROOT
-from .test_infra import alert_rules
+from .alerts import unknown_names
+from .bicep import ROOT, load
+
+__all__ = ["recorder"]
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 
@@ -126,33 +128,46 @@ def test_the_example_multiplies_the_measured_counts() -> None:
     }
 
 
-# ---- alerts and queries
+# ---- telemetry
 
 
-def test_the_table_of_alerts_is_the_one_that_is_deployed() -> None:
-    rows = {name.strip("`"): row for name, row in table("### Alerts", "| alert |").items()}
-    signs = {"GreaterThan": ">", "LessThan": "<"}
-    deployed = {
-        rule["name"]: (f"{signs[rule['operator']]} {rule['threshold']}", rule["window"].strip("PTM"))
-        for rule in alert_rules()
-    }
-    assert {name: (row[0].split("`")[1], row[1]) for name, row in rows.items()} == deployed
+@pytest.mark.parametrize("row", ["foreground turn", "background turn with stream"])
+async def test_a_turn_makes_as_many_spans_as_the_table_says(row: str, recorder: Recorder) -> None:
+    page = (ROOT / "docs" / "telemetry.md").read_text()
+    (said,) = re.findall(rf"^\| {row} \| (.+) \|$", page, re.M)
+    slack = 2 if "stream" in row else 0  # how often a follower looks depends on how fast this machine is
+    async with serve(hosted=AgentState(agent), resilient_background=True, tuning=StreamTuning()) as world:
+        await world.create("hello")
+        more: dict[str, Any] = {}
+        for spans in counts(said):
+            before = len(recorder.spans)
+            made, _, _ = await spent(world, partial(turn, world, row, more))
+            assert len(recorder.spans) - before == pytest.approx(spans, abs=slack)
+            more = {"previous_response_id": made}
 
 
-def test_queries_ask_for_names_that_exist() -> None:
-    queries = "".join(re.findall(r"```kusto\n(.*?)```", PAGE, re.S))
-    asked = set(re.findall(r'"((?:hosting|gen_ai|http|error)\.[a-z_.]+)"', queries))
-    code = "".join(path.read_text() for path in (ROOT / "hosting").rglob("*.py"))
-    code += "".join(f'"{name}"' for name in instruments()) + '"gen_ai.usage.input_tokens" "gen_ai.usage.output_tokens"'
-    assert len(asked) >= 7
-    assert {name for name in asked if f'"{name}"' not in code} == set()
+def test_the_cap_of_telemetry_is_the_sum_that_is_written() -> None:
+    section = PAGE.partition("### Telemetry, and its cap")[2].partition("\n## ")[0]
+    cap = int(load(ROOT / "infra" / "main.bicep").params["logDailyQuotaGb"].default or 0)
+    (a_turn,) = (int(n) for n in re.findall(r"a background turn that streams.* \| (\d+) KB each \|", section))
+    per_minute, size, a_day = re.findall(r"busy all day: (\d+) a minute of ([\d.]+) KB \| (\d+) MB", section)[0]
+    assert float(per_minute) * float(size) * 1440 / 1000 == pytest.approx(int(a_day), abs=1)
+    turns = cap * 1_000_000 // a_turn
+    assert (
+        f"`LOG_DAILY_QUOTA_GB={cap}`, the default, is {turns:,} background turns a day, {round(turns / 1440, -1):.0f} a minute"
+        in section
+    )
+    assert f"40 instances that are busy all day take {40 * int(a_day) / 1000:.1f} GB" in section
 
 
-def test_log_lines_that_are_looked_for_are_written() -> None:
-    looked_for = re.findall(r'message (?:has|contains) "([^"]+)"', PAGE)
-    code = "".join(path.read_text() for path in (ROOT / "hosting").rglob("*.py"))
-    assert looked_for
-    assert [text for text in looked_for if text not in code] == []
+# ---- queries
+
+
+@pytest.mark.parametrize("page", ["operations.md", "telemetry.md"])
+def test_queries_ask_for_names_that_exist(page: str) -> None:
+    queries = re.findall(r"```kusto\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)
+    assert queries
+    assert {query: unknown_names(query) for query in queries if unknown_names(query)} == {}
 
 
 def test_what_only_a_deployment_proves_is_on_the_list_of_it() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hosting.models import model_arguments
 from hosting.settings import ConfigurationError, Settings, load_settings
 from hosting.storage import StorageError, connect, connect_append_blobs
+from hosting.tasks._options import TaskOptions
 from tests.security.routes import ROUTES, Sent
 from tests.security.world import secured
 
@@ -54,8 +55,40 @@ def test_a_connection_string_that_is_wrong_is_not_repeated(value: str) -> None:
     assert _KEY not in str(wrong.value)
 
 
+@pytest.mark.parametrize(
+    "part", ["accountName", "tableServiceUri", "blobServiceUri", "credential", "clientId", "managedIdentityResourceId"]
+)
+def test_a_secret_in_a_setting_of_an_identity_is_not_repeated(part: str) -> None:
+    for value in (
+        _SECRET,
+        f"AccountName=a;AccountKey={_KEY}",
+        f"https://a.example/?sig={_SECRET}",
+        f"https://[{_SECRET}",
+    ):
+        env = {"accountName": "account", "tableServiceUri": "http://a.example", part: value}
+        with pytest.raises(ConfigurationError) as wrong:
+            connect({f"AzureWebJobsStorage__{name}": given for name, given in env.items()})
+        assert _SECRET not in str(wrong.value)
+        assert _KEY not in str(wrong.value)
+
+
+@pytest.mark.parametrize("name", TaskOptions.settings())
+def test_a_secret_in_a_setting_of_tasks_is_not_repeated(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=name) as wrong:
+        TaskOptions.from_environment({name: _SECRET})
+    assert _SECRET not in str(wrong.value)
+
+
+def test_names_of_table_and_container_are_not_repeated() -> None:
+    for names in ({"table": f"-{_SECRET}"}, {"container": f"-{_SECRET}"}):
+        with pytest.raises(ConfigurationError) as wrong:
+            connect({"AzureWebJobsStorage": "UseDevelopmentStorage=true"}, **names)
+        assert _SECRET not in str(wrong.value)
+
+
 def test_half_a_models_configuration_does_not_show_its_key() -> None:
-    for env in ({"AZURE_OPENAI_API_KEY": _SECRET}, {"OPENAI_API_KEY": _SECRET}):
+    azure, other = "AZURE_OPENAI_ENDPOINT", "OPENAI_BASE_URL"  # a key may be in the place of an address, too
+    for env in ({"AZURE_OPENAI_API_KEY": _SECRET}, {"OPENAI_API_KEY": _SECRET}, {azure: _SECRET}, {other: _SECRET}):
         with pytest.raises(ConfigurationError) as wrong:
             model_arguments(env)
         assert _SECRET not in str(wrong.value)

@@ -97,6 +97,17 @@ async def test_references_to_more_than_the_limit_are_refused(world: Secured) -> 
     assert (await world.attacker.send("POST", "v1/responses", {"input": named[:1]})).status == 200
 
 
+async def test_references_that_are_refused_do_not_go_on_being_read(world: Secured) -> None:
+    made = [await world.attacker.create(f"{number} " + "x" * (LIMIT // 4)) for number in range(60)]
+    named = [{"type": "item_reference", "id": response["output"][0]["id"]} for response in made]
+    before = len(world.tables.calls)
+    assert too_long(await world.attacker.send("POST", "v1/responses", {"input": named}))
+    at_once = len(world.tables.calls)
+    assert at_once - before <= 16
+    await asyncio.sleep(0.02)
+    assert len(world.tables.calls) == at_once
+
+
 async def test_references_stand_for_no_more_than_a_body_may_have() -> None:
     async with secured(env={"HOSTING_MAX_REQUEST_BYTES": "10000"}) as world:
         made = [await world.attacker.create(f"{number} " + "x" * 4000) for number in range(3)]

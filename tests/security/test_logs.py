@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hosting.functions.log_levels import LEVELS, set_log_levels
 from hosting.telemetry import allow_content, content_allowed
 from tests.security.hostile import HOSTILE
 from tests.security.routes import ROUTES, Sent
@@ -77,14 +78,14 @@ def check(records: list[logging.LogRecord], where: object) -> None:
         assert said.isprintable(), (where, record.name, said)
 
 
-# agent-framework names the functions that a request declares and a model calls, at DEBUG; the host drops that level.
-_QUIET = {"agent_framework": logging.INFO, "asyncio": logging.INFO}
-
-
 def listen(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    for name, level in _QUIET.items():
-        caplog.set_level(level, logger=name)
+    """To all that a root logger at DEBUG gets to hear, with the levels that `agent_app` gives to packages."""
+    for name in LEVELS:
+        caplog.set_level(logging.NOTSET, logger=name)  # also has it put back at the end
+    set_log_levels()
+    caplog.set_level(logging.INFO, logger="asyncio")  # says at DEBUG which selector it uses
+    caplog.set_level(logging.DEBUG)  # the last one: each also sets what caplog itself hears
+    assert caplog.handler.level == logging.DEBUG
 
 
 def contracted(answer: Answer) -> bool:
@@ -111,6 +112,20 @@ async def test_nothing_of_a_body_is_logged(world: Secured, caplog: pytest.LogCap
                 ended = await world.ended(world.attacker, answer.json["id"])
                 refused = (ended["error"] or {}).get("type") == "invalid_request_error"  # as an answer repeats it
                 assert refused or _SHORT not in str(ended["error"])
+    check(caplog.records, what)
+
+
+@pytest.mark.parametrize("what", ["a tool that fails", "a tool that runs", "a tool that is not there"])
+async def test_nothing_of_a_call_is_logged_while_the_framework_s_own_telemetry_is_off(
+    world: Secured, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """ENABLE_INSTRUMENTATION=false: it logs the arguments of functions then, whatever ENABLE_SENSITIVE_DATA says."""
+    from agent_framework.observability import OBSERVABILITY_SETTINGS
+
+    monkeypatch.setattr(OBSERVABILITY_SETTINGS, "_enable_instrumentation", False)
+    listen(caplog)
+    answer = await world.attacker.send("POST", "v1/responses", _BODIES[what])
+    assert answer.status == 200
     check(caplog.records, what)
 
 

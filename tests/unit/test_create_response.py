@@ -9,7 +9,7 @@ from agent_framework import Agent
 
 from demo_agent import create_demo_chat_client
 from hosting.server import Request
-from hosting.server.background_run import Work
+from hosting.server.background_work import Work
 from hosting.server.caller import RequestFacts
 from hosting.state import AgentState, TableHistoryProvider
 from hosting.storage import Store

@@ -13,7 +13,7 @@ import pytest
 
 from hosting.responses import Event
 from hosting.responses.builders import ResponseEventStream
-from hosting.responses.renderer import AGENT_FAILED
+from hosting.responses.envelope import AGENT_FAILED
 from hosting.server.handler import ResponseNotCreated
 from tests.unit.handler_runs import Run, check_wire, message, raw, run
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hosting.models import create_chat_client, model_arguments
+from hosting.models import create_chat_client, missing_setting, model_arguments
 from hosting.settings import ConfigurationError
 
 AZURE = {"AZURE_OPENAI_ENDPOINT": "https://acme.openai.azure.com", "AZURE_OPENAI_MODEL": "gpt"}
@@ -94,6 +94,7 @@ def test_the_endpoint_is_taken_with_and_without_its_path(tail: str) -> None:
         ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT"),
         ("OPENAI_API_KEY", "OPENAI_MODEL"),
         ("OPENAI_MODEL", "OPENAI_API_KEY"),
+        ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
     ],
 )
 def test_half_a_configuration_names_what_is_there_and_what_is_missing(given: str, missing: str) -> None:
@@ -127,6 +128,27 @@ def test_importing_it_imports_no_agent_and_no_model() -> None:
 
 
 def test_a_lone_openai_key_on_a_laptop_is_there_for_other_programs(caplog: pytest.LogCaptureFixture) -> None:
-    laptop = {"OPENAI_API_KEY": "sk-1", "AZURE_FUNCTIONS_ENVIRONMENT": "Development"}
-    assert model_arguments(laptop) is None
-    assert "OPENAI_MODEL" in caplog.text
+    for env in ({"OPENAI_API_KEY": "sk-1"}, {"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "https://x"}):
+        laptop = {**env, "AZURE_FUNCTIONS_ENVIRONMENT": "Development"}
+        caplog.clear()
+        assert create_chat_client(laptop) is None
+        assert "OPENAI_MODEL is not" in caplog.text
+        assert "OPENAI_MODEL is not" in (missing_setting(laptop) or "")
+
+
+def test_a_model_on_a_laptop_is_meant_for_the_app() -> None:
+    with pytest.raises(ConfigurationError, match="OPENAI_API_KEY is not"):
+        model_arguments({"OPENAI_MODEL": "gpt", "AZURE_FUNCTIONS_ENVIRONMENT": "Development"})
+
+
+@pytest.mark.parametrize("name", ["AZURE_OPENAI_ENDPOINT", "OPENAI_BASE_URL"])
+def test_an_address_that_is_none_is_named_and_not_repeated(name: str) -> None:
+    env = {"AZURE_OPENAI_MODEL": "gpt"} if name.startswith("AZURE") else {"OPENAI_MODEL": "m", "OPENAI_API_KEY": "k"}
+    with pytest.raises(ConfigurationError, match=f"^{name} is no https:// address") as wrong:
+        model_arguments({**env, name: "s3cr3t"})
+    assert "s3cr3t" not in str(wrong.value)
+
+
+def test_a_complete_model_and_none_miss_nothing() -> None:
+    assert missing_setting(AZURE) is None
+    assert missing_setting({}) is None

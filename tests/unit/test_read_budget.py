@@ -53,24 +53,42 @@ def test_what_is_dropped_is_given_back() -> None:
         assert outer.spent == 0
 
 
-async def test_reads_that_go_on_side_by_side_stop_when_one_was_too_much() -> None:
-    read: list[int] = []
-
-    async def reader(number: int) -> None:
-        for _ in range(10):
-            await asyncio.sleep(0)
-            charge(3)
-            read.append(number)
-
-    with pytest.raises(ReadTooLarge), read_at_most(10):
-        await asyncio.gather(*(reader(number) for number in range(4)))
-    await asyncio.sleep(0.01)
-    assert len(read) == 3
-
-
 async def test_it_holds_in_tasks_that_are_made_inside() -> None:
     async def reader() -> None:
         charge(11)
 
     with pytest.raises(ReadTooLarge), read_at_most(10):
         await asyncio.create_task(reader())
+
+
+async def test_a_task_that_outlives_the_limit_is_not_stopped_by_it() -> None:
+    """One that polls for hours, say, and was made by the first request."""
+    ended = asyncio.Event()
+
+    async def poller() -> str:
+        charge(8)
+        await ended.wait()
+        charge(8)
+        return "goes on"
+
+    with read_at_most(10):
+        polling = asyncio.create_task(poller())
+        await asyncio.sleep(0)
+    ended.set()
+    assert await polling == "goes on"
+
+
+async def test_a_task_that_outlives_a_request_that_failed_is_not_stopped_either() -> None:
+    ended = asyncio.Event()
+
+    async def poller() -> str:
+        await ended.wait()
+        charge(80)
+        return "goes on"
+
+    with pytest.raises(ReadTooLarge), read_at_most(10):
+        polling = asyncio.create_task(poller())
+        await asyncio.sleep(0)
+        charge(11)
+    ended.set()
+    assert await polling == "goes on"

@@ -12,7 +12,7 @@ import pytest
 
 from hosting.responses import Event
 from hosting.responses.builders import ResponseEventStream
-from hosting.responses.renderer import AGENT_FAILED
+from hosting.responses.envelope import AGENT_FAILED
 from tests.server_world import Json, World, parsed, serve
 from tests.unit.handler_runs import check_wire, message, raw
 

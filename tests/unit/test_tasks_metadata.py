@@ -104,3 +104,9 @@ def test_settings_override_the_defaults_in_seconds():
 def test_a_setting_that_is_no_time_is_named(wrong: str):
     with pytest.raises(ValueError, match="TASKS_LEASE_SECONDS"):
         TaskOptions.from_environment({"TASKS_LEASE_SECONDS": wrong})
+
+
+@pytest.mark.parametrize("name", ["LEASE", "CONTROL", "POLL_FIRST", "POLL_LAST", "UNKNOWN_TASK"])
+def test_a_pause_of_nothing_is_refused_because_it_would_be_a_busy_loop(name: str) -> None:
+    with pytest.raises(ValueError, match=r"0\.01 or more"):
+        TaskOptions.from_environment({f"TASKS_{name}_SECONDS": "0"})

@@ -19,8 +19,9 @@ from hosting.tasks._events import (
     TakeLease,
     Touch,
 )
-from hosting.tasks._record import Record, Refused, Transition, apply, idle_since, slots
+from hosting.tasks._record import Record, idle_since, slots
 from hosting.tasks._rows import decode_record, encode_record
+from hosting.tasks._transitions import Refused, Transition, apply
 
 
 def accept(now: float = 0.0, **given: object) -> Accept:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.infra.test_azd import ROOT, run
+from tests.infra.bicep import ROOT
+from tests.infra.hooks import run_hook as run
 from tests.infra.test_infra import APP, app_settings
 
 

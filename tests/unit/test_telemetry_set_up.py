@@ -79,6 +79,21 @@ def test_a_malformed_setting_does_not_keep_the_app_from_starting():
     assert "could not be set up" in err
 
 
+@pytest.mark.parametrize(
+    ("sampler", "argument", "recorded"),
+    [
+        ("microsoft.fixed_percentage", "0", False),
+        ("microsoft.fixed_percentage", "1", True),
+        ("microsoft.rate_limited", "0.5", True),  # traces a second, for the host
+    ],
+)
+def test_samplers_for_the_host_are_no_riddle_for_the_app(sampler: str, argument: str, recorded: bool):
+    settings = {"OTEL_TRACES_SAMPLER": sampler, "OTEL_TRACES_SAMPLER_ARG": argument}
+    out, err = run({"OTEL_TRACES_EXPORTER": "console", **settings})
+    assert ('"name": "GET /v1/models"' in out) is recorded
+    assert "recognize sampler" not in err
+
+
 def test_a_request_that_its_caller_has_not_sampled_is_recorded_all_the_same():
     # The Functions host without OpenTelemetry marks no request as sampled.
     program = PROGRAM.replace(

@@ -7,9 +7,8 @@ from typing import Any, Literal, cast
 from hosting.responses.builders._growth import CHECKPOINT, Growth
 from hosting.responses.builders._usage import whole_usage
 from hosting.responses.create_request import CreateRequest, parse_create_request
-from hosting.responses.envelope import failure, new_envelope
+from hosting.responses.envelope import AGENT_FAILED, failure, new_envelope
 from hosting.responses.output import Event
-from hosting.responses.renderer import AGENT_FAILED
 
 __all__ = ["ResponseLifecycle"]
 

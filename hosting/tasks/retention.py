@@ -1,4 +1,4 @@
-"""What of the tasks' rows may be forgotten, and when. For the retention timer, which looks at rows of all kinds."""
+"""What of the tasks' rows may be forgotten, and when: for the retention timer, and for whoever deletes a response."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -6,16 +6,14 @@ from typing import cast
 from hosting.storage import Delete, Scalar, Store
 from hosting.tasks._rows import Key
 
-__all__ = ["OUTCOMES", "TaskRows", "forget_outcome"]
-
-OUTCOMES = ("task-outcome.", "task-outcome/")
-"""The row keys of all outcomes: `first <= row < last`."""
+__all__ = ["TaskRows", "forget_outcome"]
 
 
 class TaskRows:
     """See `hosting.state.retention_rows.TaskRows`, which this is."""
 
-    outcomes = OUTCOMES
+    outcomes = ("task-outcome.", "task-outcome/")
+    """The row keys of all outcomes: `first <= row < last`."""
 
     def record_row(self, scope: str, task_id: str) -> str:
         """The row of a task's record, in the partition of its chain."""

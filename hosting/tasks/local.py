@@ -1,4 +1,4 @@
-"""Drives tasks in this process: for tests, and for work that a request runs where it was received."""
+"""Drives tasks in this process, without Durable Functions: for `hosting.testing`, benches and tests."""
 
 import asyncio
 import logging

@@ -1,0 +1,118 @@
+"""What each command does and prints: results on standard output, all else on standard error. They return the exit code and
+raise StorageError."""
+
+import json
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from hosting.admin.account import Account
+from hosting.admin.cancelling import cancel
+from hosting.admin.erasing import Contents, Erasure
+from hosting.admin.listing import ConversationLine, ResponseLine, list_conversations, list_responses
+from hosting.responses import ApiError
+
+__all__ = ["cancel_responses", "erase_scope", "list_scope"]
+
+_RESPONSE = "{:<55}  {:<11}  {:<20}  {:>10}  {:<56}  {}"
+_CONVERSATION = "{:<55}  {:<20}  {:>6}"
+
+
+async def list_scope(account: Account, scope: str, *, running: bool, conversations: bool, as_json: bool) -> int:
+    """Responses or conversations, as they are read: a table, or a JSON object a line."""
+    lines = (
+        list_conversations(account.engine, scope)
+        if conversations
+        else list_responses(account.engine, scope, running=running)
+    )
+    count = 0
+    async for line in lines:
+        if as_json:
+            print(json.dumps(asdict(line)))
+        else:
+            if not count:
+                print(_heading(line))
+            print(_row(line))
+        count += 1
+    _say(f"{count:,} {'conversations' if conversations else 'responses'} of {scope} in {account.name}")
+    return 0
+
+
+async def cancel_responses(account: Account, scope: str, responses: list[str]) -> int:
+    """One after the other; an id that can't be cancelled keeps no other from it."""
+    code = 0
+    for identifier in dict.fromkeys(responses):
+        try:
+            response = await cancel(account, scope, identifier)
+        except ApiError as error:
+            _say(f"{identifier}: {error.message}")
+            code = 1
+        else:
+            print(f"{identifier}: {response['status']}")
+    return code
+
+
+async def erase_scope(account: Account, scope: str, *, yes: bool) -> int:
+    """Count, or remove and say how to make sure that nothing comes after it."""
+    _say(f"scope {scope} in {account.name}")
+    erasure = Erasure(account.engine, account.blobs, scope, _say)
+    contents = await erasure.run() if yes else await erasure.count()
+    print(_table(contents))
+    if not contents.total:
+        print("Nothing is stored for this scope. (If that surprises you, check tenant, user and HOSTING_ISOLATION.)")
+    elif not yes:
+        print("Nothing was removed. With --yes all of it goes, and nothing brings it back.")
+    else:
+        options = account.engine.options
+        seconds = (options.lease + options.skew).total_seconds()
+        print(
+            f"Removed. What was running may have written since: run it again in {seconds:.0f} s, and when the last foreground "
+            "turn and token of this caller has ended, until it finds nothing."
+        )
+    return 0
+
+
+def _heading(line: ResponseLine | ConversationLine) -> str:
+    if isinstance(line, ConversationLine):
+        return _CONVERSATION.format("CONVERSATION", "CREATED", "TURNS")
+    return _RESPONSE.format("RESPONSE", "STATUS", "CREATED", "RECOVERIES", "TASK", "CONVERSATION")
+
+
+def _row(line: ResponseLine | ConversationLine) -> str:
+    if isinstance(line, ConversationLine):
+        return _CONVERSATION.format(line.id, _time(line.created_at), _text(line.turns))
+    task = "of its own" if line.task == line.id else _text(line.task)
+    return _RESPONSE.format(
+        line.id,
+        _text(line.status),
+        _time(line.created_at),
+        _text(line.recoveries),
+        task,
+        _text(line.conversation),
+    )
+
+
+def _time(seconds: int | None) -> str:
+    return "-" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _text(value: str | int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _table(contents: Contents) -> str:
+    named = {
+        kind: count for kind, count in contents.rows.items() if kind in ("response", "conversation", "turn", "session")
+    }
+    rows = [
+        ("unfinished tasks", contents.tasks),
+        *((f"rows: {kind}s", count) for kind, count in sorted(named.items())),
+        ("rows: others", contents.rows.total() - sum(named.values())),
+        ("stream blobs", contents.stream_blobs),
+        ("value blobs", contents.value_blobs),
+    ]
+    return "\n".join(f"{name:<20}{count:>12,}" for name, count in rows)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,192 @@
+"""The hooks of azd: both twins say the same, and do what they say."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from hosting.keys import mint_key, parse_keys
+from hosting.settings import ConfigurationError
+
+from .bicep import ROOT
+from .hooks import HOOKS, SHELLS, run_hook
+from .test_azd import AZURE_YAML, INPUTS
+from .test_infra import MAIN
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+HOOK_RUNS = [(name, system, entry) for name, by in AZURE_YAML["hooks"].items() for system, entry in by.items()]
+
+
+@pytest.mark.parametrize(("name", "system", "entry"), HOOK_RUNS, ids=[f"{n}-{s}" for n, s, _ in HOOK_RUNS])
+def test_a_hook_is_a_script_that_can_run(name: str, system: str, entry: dict[str, str]) -> None:
+    path = ROOT / entry["run"]
+    assert path == HOOKS / f"{name}.{'sh' if system == 'posix' else 'ps1'}"
+    assert entry["shell"] == ("sh" if system == "posix" else "pwsh")
+    assert b"\r" not in path.read_bytes()
+    assert system == "windows" or os.access(path, os.X_OK)
+
+
+def test_each_hook_is_there_for_both_systems() -> None:
+    assert {path.name for path in HOOKS.iterdir()} == {Path(entry["run"]).name for _, _, entry in HOOK_RUNS}
+    assert all(set(systems) == {"posix", "windows"} for systems in AZURE_YAML["hooks"].values())
+
+
+@pytest.mark.parametrize("name", AZURE_YAML["hooks"])
+def test_a_hook_reads_only_what_azd_gives_it_and_the_same_in_both_shells(name: str) -> None:
+    posix = set(re.findall(r"\$\{?([A-Z][A-Z0-9_]+)", (HOOKS / f"{name}.sh").read_text()))
+    windows = set(re.findall(r"\$env:([A-Z][A-Z0-9_]+)", (HOOKS / f"{name}.ps1").read_text()))
+    assert posix == windows
+    assert posix <= set(INPUTS) | set(MAIN.outputs)
+
+
+@pytest.mark.parametrize("name", AZURE_YAML["hooks"])
+def test_a_hook_says_the_same_in_both_shells(name: str) -> None:
+    """Failures in preprovision, lines in postdeploy: the pwsh ones cannot be run here."""
+    pattern = r"""(?:fail|Fail|echo|Write-Output) ["']((?:entry|[A-Z]{4,}|The|OpenAI|Is it)[^"]*?)["'](?:$|\s|;)"""
+    said = [
+        [line.replace("env:", "").translate({ord(c): None for c in "{}"}) for line in re.findall(pattern, text, re.M)]
+        for text in ((HOOKS / f"{name}.sh").read_text(), (HOOKS / f"{name}.ps1").read_text())
+    ]
+    said[0] = [line.replace(":?run azd provision first", "") for line in said[0]]
+    assert len(said[0]) >= 3
+    assert said[0] == said[1]
+
+
+# Both twins where there is a pwsh: on the runner of CI there is one.
+@pytest.fixture(params=[extension for extension, command in SHELLS.items() if shutil.which(command[0])])
+def run(request: pytest.FixtureRequest) -> Run:
+    return partial(run_hook, extension=request.param)
+
+
+def test_preprovision_is_content_with_the_defaults(run: Run) -> None:
+    done = run("preprovision")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("separator", [",", " ", ", ", "\n"])
+def test_preprovision_takes_the_entries_that_are_minted(run: Run, separator: str) -> None:
+    entries = [mint_key("contoso")[1].entry, mint_key("a.b_c-d@e", "user-1")[1].entry]
+    assert run("preprovision", HOSTING_API_KEYS=separator.join(entries)).returncode == 0
+
+
+def test_preprovision_refuses_a_key_and_does_not_show_it(run: Run) -> None:
+    key, kept = mint_key("contoso")
+    done = run("preprovision", HOSTING_API_KEYS=f"{kept.entry},{key}")
+    assert done.returncode == 1
+    assert "entry 2 of HOSTING_API_KEYS is a key" in done.stderr
+    assert key not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("damage", ["{0}x:y:z", "tenant", "{0}0", "/{0}", "*"])
+def test_preprovision_refuses_what_would_keep_the_app_from_starting(run: Run, damage: str) -> None:
+    done = run("preprovision", HOSTING_API_KEYS=damage.format(mint_key("contoso")[1].entry))
+    assert done.returncode == 1
+    assert "entry 1 of HOSTING_API_KEYS is not" in done.stderr
+
+
+@pytest.mark.parametrize("separator", [",", "\n", ", "])
+def test_preprovision_refuses_the_same_key_twice(run: Run, separator: str) -> None:
+    """The app would not load: parse_keys refuses it."""
+    first, second = mint_key("contoso")[1], mint_key("fabrikam")[1]
+    twice = replace(second, key_id=first.key_id)
+    done = run("preprovision", HOSTING_API_KEYS=separator.join([first.entry, second.entry, twice.entry]))
+    assert done.returncode == 1
+    assert "the same key id twice" in done.stderr
+    with pytest.raises(ConfigurationError, match="repeats the key id"):
+        parse_keys(separator.join([first.entry, twice.entry]))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"BUDGET_AMOUNT": "0"}, ""),
+        ({"BUDGET_AMOUNT": "200", "BUDGET_START_DATE": "2026-12-01", "ALERT_EMAIL": "ops@example.com"}, ""),
+        ({"BUDGET_AMOUNT": "200", "BUDGET_START_DATE": "2026-12-01"}, "ALERT_EMAIL"),
+        ({"BUDGET_AMOUNT": "200", "ALERT_EMAIL": "ops@example.com"}, "BUDGET_START_DATE"),
+        ({"BUDGET_AMOUNT": "200", "ALERT_EMAIL": "ops@example.com", "BUDGET_START_DATE": "2026-12-24"}, "first day"),
+        ({"BUDGET_AMOUNT": "200 EUR", "ALERT_EMAIL": "ops@example.com"}, "whole number"),
+    ],
+    ids=str,
+)
+def test_preprovision_wants_all_that_a_budget_needs(run: Run, given: dict[str, str], said: str) -> None:
+    done = run("preprovision", **given)
+    assert (done.returncode, said in done.stderr) == (1 if said else 0, True), done.stderr
+    assert bool(done.stderr) == bool(said)
+
+
+def test_preprovision_refuses_an_endpoint_without_a_deployment(run: Run) -> None:
+    done = run("preprovision", AZURE_OPENAI_EXISTING_ENDPOINT="https://model.example")
+    assert done.returncode == 1
+    assert "AZURE_OPENAI_MODEL" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("requirements", "code"),
+    [
+        ("azure-functions==2.3.0\n", 1),
+        ("# -r requirements-model.txt\n", 1),
+        ("azure-functions==2.3.0\n-r requirements-model.txt\n", 0),
+        ("agent-framework-openai==1.17.0\n", 0),
+    ],
+)
+def test_preprovision_wants_the_client_of_the_model_installed(
+    run: Run, tmp_path: Path, requirements: str, code: int
+) -> None:
+    (tmp_path / "requirements.txt").write_text(requirements)
+    done = run("preprovision", tmp_path, AZURE_OPENAI_MODEL="gpt-4.1-mini")
+    assert done.returncode == code, done.stderr
+    assert bool(done.stderr) == bool(code)
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"STREAM_DAYS": "0"}, 0),
+        ({"STREAM_DAYS": "10"}, 0),
+        ({"STREAM_DAYS": "9"}, 1),
+        ({"HOSTING_STREAM_HOURS": "768"}, 1),
+        ({"HOSTING_STREAM_HOURS": "a day"}, 1),
+        ({"PAYLOAD_IDLE_DAYS": "31"}, 0),
+        ({"PAYLOAD_IDLE_DAYS": "30"}, 1),
+        ({"PAYLOAD_IDLE_DAYS": "90", "HOSTING_RETENTION_DAYS": "0"}, 1),
+        ({"PAYLOAD_IDLE_DAYS": "90", "HOSTING_CONVERSATION_DAYS": "365"}, 1),
+    ],
+    ids=str,
+)
+def test_preprovision_refuses_lifecycle_rules_that_delete_what_the_app_keeps(
+    run: Run, given: dict[str, str], code: int
+) -> None:
+    done = run("preprovision", ROOT, **given)
+    assert done.returncode == code, done.stderr
+    assert bool(done.stderr) == bool(code)
+
+
+def test_postdeploy_says_how_to_make_a_key_when_there_is_none(run: Run) -> None:
+    done = run("postdeploy", SERVICE_API_URI="https://app.example")
+    assert done.returncode == 0, done.stderr
+    assert "base_url=https://app.example/v1" in done.stdout
+    assert "hosting.keys new" in done.stdout
+    assert 'azd env set HOSTING_API_KEYS "ENTRY"' in done.stdout
+
+
+@pytest.mark.parametrize("name", ["HOSTING_API_KEYS", "EASY_AUTH_CLIENT_ID"])
+def test_postdeploy_keeps_to_the_address_when_somebody_may_call(run: Run, name: str) -> None:
+    done = run("postdeploy", SERVICE_API_URI="https://app.example", **{name: "something"})
+    assert done.returncode == 0, done.stderr
+    assert "https://app.example" in done.stdout
+    assert "hosting.keys" not in done.stdout
+    assert "something" not in done.stdout
+
+
+def test_postdeploy_says_that_most_alerts_need_telemetry(run: Run) -> None:
+    given = {"SERVICE_API_URI": "https://app.example", "ALERT_EMAIL": "ops@example.com"}
+    assert "OPEN_TELEMETRY is not" in run("postdeploy", **given).stdout
+    assert "OPEN_TELEMETRY is not" not in run("postdeploy", **given, OPEN_TELEMETRY="true").stdout
+    assert "OPEN_TELEMETRY is not" not in run("postdeploy", SERVICE_API_URI="https://app.example").stdout
