@@ -15,6 +15,7 @@ from hosting.responses import (
     DONE,
     ApiError,
     CreateRequest,
+    InvalidRequest,
     check_open_calls,
     encode_event,
     parse_create_request,
@@ -150,7 +151,7 @@ class CreateResponse:
         if past.present:  # clients send again what the conversation has: it is there once
             items = tuple(item for item in create.input_items if item.get("id") not in past.present)
             if not items:
-                raise ApiError.invalid_value("input", f"Duplicate item found with id '{given[0]}'.")
+                raise InvalidRequest.duplicate_item("input", given[0])
             asked = replace(asked, create=replace(create, input_items=items))
         turn = past.turn()
         if not create.store:  # it takes no part in the conversation: nothing to wait for, nothing to write

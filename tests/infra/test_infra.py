@@ -245,6 +245,13 @@ def test_easy_auth_is_deployed_always_so_that_it_can_be_switched_off() -> None:
     assert text(auth.variables["passes"]) == "!on || keysToo"
 
 
+def test_only_named_applications_get_through_easy_auth_when_some_are_named() -> None:
+    auth = load(INFRA / "modules" / "easyauth.bicep")
+    policy = members(members(auth.variables["onlyFrom"])["defaultAuthorizationPolicy"])
+    assert text(policy["allowedApplications"]) == "allowedApplications"
+    assert "empty(allowedApplications) ? {} : onlyFrom" in text(auth.variables["entra"])
+
+
 def test_the_deployment_endpoint_opens_again_when_its_addresses_are_cleared() -> None:
     config = members(members(members(APP.resources["site"].body)["properties"])["siteConfig"])
     assert text(config["scmIpSecurityRestrictionsDefaultAction"]) == "empty(deployAddresses) ? 'Allow' : 'Deny'"

@@ -202,7 +202,11 @@ async def test_items_that_the_conversation_has_already_are_there_once(world: Wor
     await world.create([item, {"role": "user", "content": "two"}], conversation=conv)
     assert await said(world, conv) == ["one", "Echo: one", "two", "Echo: two"]
     error = (await world.create([item], conversation=conv, status=400))["error"]
-    assert error["message"] == "Duplicate item found with id 'msg_mine'."
+    assert (
+        error["message"]
+        == "Duplicate item found with id msg_mine. Remove duplicate items from your input and try again."
+    )
+    assert (error["param"], error["code"]) == ("input", None)
 
 
 async def test_the_open_call_of_the_last_turn_has_to_be_answered(world: World) -> None:
