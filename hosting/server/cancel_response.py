@@ -35,6 +35,8 @@ async def cancel_response(
         if stored.task is None or not (stored.response["background"] or foreground):
             raise ApiError.not_cancellable()
         if not stored.running:
+            if stored.response["status"] == "cancelled":  # whoever cancelled it may have died before its run was told
+                await _tell_run(engine, scope, stored)
             return stored.response
         response: dict[str, Any] = {**stored.response, "status": "cancelled", "output": []}
         columns = running_columns(
@@ -46,11 +48,19 @@ async def cancel_response(
         except RowConflict:  # it has just ended, or got on: look again
             continue
         await _end_stream(streams, scope, stored)
-        try:
-            await engine.cancel(Key(scope, stored.task.task_id), stored.task.seq)
-        except StorageError as error:  # the run finds its row cancelled when it tries to store its end
-            _log.error("The run of %s is not told that it is cancelled: %s", identifier, telemetry.describe(error))
+        await _tell_run(engine, scope, stored)
         return response
+
+
+async def _tell_run(engine: Engine, scope: str, stored: StoredResponse) -> None:
+    """Where this fails, the run finds its row cancelled when it next stores something, or a second cancel tells it."""
+    if stored.task is None:
+        return
+    try:
+        await engine.cancel(Key(scope, stored.task.task_id), stored.task.seq)
+    except StorageError as error:
+        identifier = stored.response["id"]
+        _log.error("The run of %s is not told that it is cancelled: %s", identifier, telemetry.describe(error))
 
 
 async def _end_stream(streams: StreamRegistry, scope: str, stored: StoredResponse) -> None:

@@ -184,6 +184,27 @@ async def test_a_cancel_that_the_run_hears_of_late_still_tells_the_handler(monke
         assert (await reader.ends())[-1]["response"]["status"] == "cancelled"
 
 
+async def test_a_second_cancel_tells_the_run_when_the_process_of_the_first_died_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = Worker()  # it stores nothing meanwhile, and so does not find out by itself
+    async with serve(worker) as world:
+        await world.create("hi", background=True)
+        await worker.started.wait()
+
+        async def never(*args: Any) -> None:
+            pass
+
+        with monkeypatch.context() as dead:
+            dead.setattr(world.engine.engine, "cancel", never)
+            cancelled = await world.cancel(worker.ids[0])
+        assert not worker.ended.is_set()
+        assert await world.cancel(worker.ids[0]) == cancelled
+        async with asyncio.timeout(5):
+            await worker.ended.wait()
+        assert worker.seen == [(True, False)]
+
+
 # Foreground
 
 
