@@ -1,6 +1,7 @@
 #!/bin/sh
 # Is the app at this address fit for users? `infra/smoke.sh https://func-<...>.azurewebsites.net`, with a key of the app in
-# SMOKE_API_KEY: best of a tenant that does nothing else. A pipeline runs it after each deployment, and you can.
+# SMOKE_API_KEY: best of a tenant that does nothing else. A pipeline runs it after each deployment, and you can. With
+# SMOKE_REVISION, what revision.txt said at the deployment, it waits for that version first, ten minutes at most.
 set -eu
 
 base="${1:?the address of the app}"
@@ -21,6 +22,14 @@ turn() {
 
 curl -fsS -o /dev/null --retry 30 --retry-delay 5 --retry-all-errors --max-time 60 "$base/readiness" ||
   fail "$base/readiness does not answer: the app has not loaded"
+if [ -n "${SMOKE_REVISION:-}" ]; then
+  tries=0
+  until curl -sS --max-time 60 "$base/readiness" | grep -F "\"revision\":\"$SMOKE_REVISION\"" > /dev/null; do
+    tries=$((tries + 1))
+    [ "$tries" -lt "${SMOKE_TRIES:-120}" ] || fail "$base does not run version $SMOKE_REVISION: the old code still answers"
+    sleep 5
+  done
+fi
 code=$(curl -sS -o /dev/null -w '%{http_code}' --max-time 60 "$base/v1/models")
 [ "$code" = 401 ] || fail "a request without a key is answered with $code and not with 401"
 turn '{"input": "hello", "stream": true}' || fail "a turn does not end well: the agent, its model, or storage"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics, trace
 
+from hosting.revision import revision
 from hosting.telemetry import allow_content, describe
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ def _attributes(env: Mapping[str, str]) -> dict[str, str]:
         attributes["service.name"] = env.get("WEBSITE_SITE_NAME") or "durable-agents"
     if instance := env.get("WEBSITE_INSTANCE_ID"):
         attributes["service.instance.id"] = instance
+    if known := revision():
+        attributes["service.version"] = known
     return attributes
 
 

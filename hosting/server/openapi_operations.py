@@ -275,7 +275,14 @@ def _about_the_app() -> Operations:
         "readiness",
         "App",
         "Whether this process answers",
-        _ok({"type": "object", "properties": {"status": {"type": "string"}}, "required": ["status"]}, "It does."),
+        _ok(
+            {
+                "type": "object",
+                "properties": {"status": {"type": "string"}, "revision": {"type": "string"}},
+                "required": ["status"],
+            },
+            "It does; which version of the code it is, when the deployment has said so.",
+        ),
         storage=False,
     )
     ready["responses"].pop("401")

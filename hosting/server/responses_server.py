@@ -15,6 +15,7 @@ from hosting import telemetry
 from hosting.identity import NotAuthenticated
 from hosting.read_budget import charging
 from hosting.responses import ApiError
+from hosting.revision import revision
 from hosting.server.background import BackgroundResponses
 from hosting.server.caller import Callers
 from hosting.server.conversations import ConversationRoutes
@@ -145,7 +146,8 @@ class ResponsesServer:
         return await self._document(request)
 
     async def _readiness(self, request: Request) -> Response:
-        return json_response({"status": "healthy"})
+        known = revision()
+        return json_response({"status": "healthy"} | ({} if known is None else {"revision": known}))
 
 
 def _fault(error: Exception) -> ApiError:

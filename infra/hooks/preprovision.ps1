@@ -40,7 +40,7 @@ if ([int]$budget -gt 0) {
         Fail "BUDGET_AMOUNT is set but ALERT_EMAIL, who is told, is not."
     }
     if ("$env:BUDGET_START_DATE" -notmatch '^[0-9]{4}-[0-9]{2}-01$') {
-        Fail "BUDGET_AMOUNT is set, and BUDGET_START_DATE is not the first day of a month, as 2026-12-01. Set it once: Azure refuses to change it."
+        Fail "BUDGET_AMOUNT is set, and BUDGET_START_DATE is not the first day of a month, as 2026-12-01. Set it once, to the month in which this environment is made: Azure refuses to change it."
     }
 }
 

@@ -35,7 +35,7 @@ esac
 if [ "$budget" -gt 0 ]; then
   [ -n "${ALERT_EMAIL:-}" ] || fail "BUDGET_AMOUNT is set but ALERT_EMAIL, who is told, is not."
   printf '%s\n' "${BUDGET_START_DATE:-}" | grep -Eq '^[0-9]{4}-[0-9]{2}-01$' ||
-    fail "BUDGET_AMOUNT is set, and BUDGET_START_DATE is not the first day of a month, as 2026-12-01. Set it once: Azure refuses to change it."
+    fail "BUDGET_AMOUNT is set, and BUDGET_START_DATE is not the first day of a month, as 2026-12-01. Set it once, to the month in which this environment is made: Azure refuses to change it."
 fi
 
 if [ -n "${AZURE_OPENAI_MODEL:-}" ] &&

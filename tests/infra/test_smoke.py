@@ -20,6 +20,7 @@ class App:
     """What a small stand-in for the app answers, and what it was sent."""
 
     without_key: int = 401
+    revision: str = "new"
     foreground: str = "response.completed"
     background: str = "response.completed"
     sent: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
@@ -35,7 +36,9 @@ def handler(app: App) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(text.encode())
 
         def do_GET(self) -> None:
-            self.answer(200 if self.path == "/readiness" else app.without_key)
+            if self.path != "/readiness":
+                return self.answer(app.without_key)
+            return self.answer(200, json.dumps({"status": "healthy", "revision": app.revision}, separators=(",", ":")))
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -63,10 +66,10 @@ def app() -> Iterator[App]:
         thread.join()
 
 
-def smoke(app: App, key: str = KEY) -> subprocess.CompletedProcess[str]:
+def smoke(app: App, key: str = KEY, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(ROOT / "infra" / "smoke.sh"), app.base],
-        env={"PATH": os.environ["PATH"], "SMOKE_API_KEY": key},
+        env={"PATH": os.environ["PATH"], "SMOKE_API_KEY": key} | env,
         capture_output=True,
         text=True,
         timeout=60,
@@ -97,6 +100,15 @@ def test_an_app_that_is_not_well_fails(app: App, sick: dict[str, object], said: 
     done = smoke(app)
     assert done.returncode == 1
     assert said in done.stderr
+
+
+def test_it_waits_for_the_version_that_was_deployed(app: App) -> None:
+    assert smoke(app, SMOKE_REVISION="new").returncode == 0
+    app.sent.clear()
+    done = smoke(app, SMOKE_REVISION="ne", SMOKE_TRIES="1")
+    assert done.returncode == 1
+    assert "does not run version ne: the old code still answers" in done.stderr
+    assert app.sent == []
 
 
 @pytest.mark.parametrize("key", ["", "sk-another"])

@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent / "hosting"
 
-_BASE = {"errors", "gather", "ids", "keys", "read_budget", "settings", "telemetry"}
+_BASE = {"errors", "gather", "ids", "keys", "read_budget", "revision", "settings", "telemetry"}
 _ALLOWED = {
     "telemetry": set[str](),
     "storage": _BASE,

@@ -59,6 +59,12 @@ def test_the_console_gets_spans_measurements_and_logs():
     assert '"body": "in a request"' in out
 
 
+def test_the_version_that_a_deployment_names_is_in_all_of_it():
+    before = "import hosting.revision; hosting.revision.revision = lambda: 'v2'"
+    out, _ = run({"OTEL_TRACES_EXPORTER": "console"}, before)
+    assert '"service.version": "v2"' in out
+
+
 def test_providers_that_the_worker_or_the_app_has_set_are_left_alone():
     before = "from opentelemetry import trace; from opentelemetry.sdk.trace import TracerProvider\n"
     before += "trace.set_tracer_provider(TracerProvider())"
