@@ -6,6 +6,7 @@ come again.
 
 import asyncio
 import contextlib
+import json
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -29,6 +30,8 @@ def main() -> None:
         asyncio.run(_measured(name, scenario))
         for name, scenario in (
             (f"{_AT_ONCE} bodies of 24 MiB", _bodies),
+            (f"{_AT_ONCE} bodies of 24 MiB, stored", _stored),
+            (f"{_AT_ONCE} bodies of 24 MiB with an emoji, stored", _emoji),
             (f"{_AT_ONCE} turns after 24 MiB of history", _turns),
             (f"{_AT_ONCE} background turns after 24 MiB of history", _background),
             (f"{_AT_ONCE} pages of 100 items of 3 MiB", _pages),
@@ -53,8 +56,23 @@ async def _measured(name: str, scenario: Scenario) -> list[str]:
 
 
 async def _bodies(http: httpx.AsyncClient) -> list[str]:
-    body = {"input": "x" * 24 * _MIB, "store": False}
-    return await asyncio.gather(*(_status(http.post("/v1/responses", json=body)) for _ in range(_AT_ONCE)))
+    return await _posted(http, {"input": "x" * 24 * _MIB, "store": False})
+
+
+async def _stored(http: httpx.AsyncClient) -> list[str]:
+    return await _posted(http, {"input": "[[slow 1 0]]" + "x" * 24 * _MIB})  # so that the agent does not repeat it
+
+
+async def _emoji(http: httpx.AsyncClient) -> list[str]:
+    """Python takes four bytes for each character of a text that has one beyond the basic plane."""
+    return await _posted(http, {"input": "[[slow 1 0]]\U0001f600" + "x" * 24 * _MIB})
+
+
+async def _posted(http: httpx.AsyncClient, body: dict[str, object]) -> list[str]:
+    data = json.dumps(body, ensure_ascii=False).encode()
+    headers = {"content-type": "application/json"}
+    posts = (http.post("/v1/responses", content=data, headers=headers) for _ in range(_AT_ONCE))
+    return await asyncio.gather(*map(_status, posts))
 
 
 async def _turns(http: httpx.AsyncClient) -> list[str]:

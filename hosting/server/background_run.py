@@ -20,10 +20,10 @@ from dataclasses import replace
 from typing import Any
 
 from hosting import telemetry
-from hosting.read_budget import ReadTooLarge, charging, read_at_most
+from hosting.read_budget import ReadTooLarge, read_at_most
 from hosting.responses import CreateRequest, Event, parse_create_request
 from hosting.server.answer import Answer, Attempt, TurnInput
-from hosting.server.background_work import Work
+from hosting.server.background_work import Work, tenant_of
 from hosting.server.caller import RequestFacts
 from hosting.server.drive import drive
 from hosting.server.earlier_events import EarlierEvents, read_earlier
@@ -33,6 +33,7 @@ from hosting.server.stored_input import TOO_LONG
 from hosting.server.targets import Targets
 from hosting.server.transcript import INTERRUPTED
 from hosting.server.turn_telemetry import turn_telemetry
+from hosting.server.waiting_run import run_when_there_is_room
 from hosting.server.working_memory import MemoryFull, WorkingMemory
 from hosting.settings import Settings
 from hosting.state import PreviousResponseNotFound, PreviousResponseUnfinished, StoredResponse, Turn, Turns
@@ -81,7 +82,7 @@ class BackgroundRun:
         self._resilient, self._max_recoveries = resilient, settings.max_recoveries
         self._scope = current_scope()
         self._turns = Turns(store, self._scope, max_history_bytes=settings.max_history_bytes)
-        self._share = memory.share(self._scope)
+        self._share = memory.share(tenant_of(ctx.input, self._scope))
         self._row = keys.response_row(self._id)
         self._stored: StoredResponse | None = None
         self._stream: EventStream | None = None
@@ -93,8 +94,7 @@ class BackgroundRun:
     async def run(self) -> Any:
         """Run the attempt to its end; what it leaves is written when it has returned."""
         current_engine().commit_with_outcome(self._ctx, self._terminal_rows)
-        with self._share, charging(self._share.take):
-            return await self._share.when_there_is_room(self._begun_run)
+        return await run_when_there_is_room(self._ctx, self._share, self._store, self._begun_run)
 
     async def _begun_run(self) -> Any:
         try:

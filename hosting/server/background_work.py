@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, cast
 
-__all__ = ["Work"]
+__all__ = ["Work", "tenant_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +25,10 @@ class Work:
         """From JSON, which another version of this code may have written: what this one does not know is left out. Raises
         TypeError when there is too little."""
         return cls(**{name: document[name] for name in cls.__slots__ if name in document})
+
+
+def tenant_of(document: Mapping[str, Any], otherwise: str) -> str:
+    """Whose request it was, by the input of a task; `otherwise` where it does not say, whatever is in it."""
+    facts: object = document.get("facts")
+    tenant = cast("Mapping[str, object]", facts).get("tenant") if isinstance(facts, Mapping) else None
+    return tenant if isinstance(tenant, str) else otherwise

@@ -2,8 +2,9 @@
 
 from typing import Any, NoReturn, cast
 
-from hosting.responses import InvalidRequest, normalize_input, parse_json_body, parse_metadata
+from hosting.responses import InvalidRequest, normalize_input, parse_metadata
 from hosting.responses.fields import Fields
+from hosting.server.parsed_body import parse_body
 
 __all__ = ["parse_conversation", "parse_items", "parse_metadata_update"]
 
@@ -15,13 +16,13 @@ type Item = dict[str, Any]
 
 def parse_conversation(raw: bytes) -> tuple[dict[str, str], list[Item]]:
     """Metadata and first items of a new conversation; the body may be empty."""
-    body = Fields(parse_json_body(raw) if raw.strip() else {})
+    body = Fields(parse_body(raw) if raw.strip() else {})
     return parse_metadata(body), _items(body)
 
 
 def parse_metadata_update(raw: bytes) -> dict[str, str]:
     """The new metadata; null clears it."""
-    value = parse_json_body(raw)
+    value = parse_body(raw)
     body = Fields(value)
     if "metadata" not in cast("dict[str, Any]", value):
         raise InvalidRequest.missing("metadata")
@@ -30,7 +31,7 @@ def parse_metadata_update(raw: bytes) -> dict[str, str]:
 
 def parse_items(raw: bytes) -> list[Item]:
     """The items to add, in their normal form, references not resolved. None at all is no error: then there is nothing to do."""
-    body = Fields(parse_json_body(raw))
+    body = Fields(parse_body(raw))
     if not body.has("items"):
         raise InvalidRequest.missing("items")
     return _items(body)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from hosting import telemetry
+from hosting.identity import Caller
 from hosting.ids import parse_id
 from hosting.responses import (
     DONE,
@@ -19,7 +20,6 @@ from hosting.responses import (
     check_open_calls,
     encode_event,
     parse_create_request,
-    parse_json_body,
     stored_input_items,
 )
 from hosting.responses.builders import INTERNAL_METADATA
@@ -31,10 +31,11 @@ from hosting.server.conversation_hold import ConversationHold
 from hosting.server.follow import follow_response
 from hosting.server.foreground import ForegroundTurn, run_to_end, stream_events
 from hosting.server.http import SSE_HEADERS, Request, Response, json_response
-from hosting.server.idempotency import RepeatableRequest
+from hosting.server.idempotency import RepeatableRequest, body_digest
 from hosting.server.limit_leases import Lease
 from hosting.server.limits import Limits
 from hosting.server.options import ResponsesServerOptions
+from hosting.server.parsed_body import parse_body
 from hosting.server.stored_input import begun_after, history_limit, with_referenced_items
 from hosting.server.targets import Targets
 from hosting.server.turn_telemetry import create_span, turn_telemetry
@@ -84,24 +85,29 @@ class CreateResponse:
         self._settings, self._options, self._open_store = settings, options, open_store
         self._limits, self._keep_alive = limits, keep_alive
 
+    async def _read(self, request: Request, caller: Caller) -> tuple[object, str]:
+        """What the body says, and its digest. The bytes are gone then: a turn may run for an hour."""
+        body = await self._limits.guarded(request, caller).read_body(self._settings.max_request_bytes)
+        return parse_body(body), body_digest(request, body)
+
     async def __call__(self, request: Request) -> Response:
         """Raises ApiError, NotAuthenticated, StorageError."""
         caller = self._callers.caller(request)
         scope = self._callers.scope_of(caller)
-        body = await self._limits.guarded(request, caller).read_body(self._settings.max_request_bytes)
-        parsed = parse_json_body(body)
+        parsed, digest = await self._read(request, caller)
         self._limits.check_items(parsed)
         create = _without_notes(parse_create_request(parsed))
         turns = Turns(self._open_store(), scope, max_history_bytes=self._settings.max_history_bytes)
         model = self._targets.model(create.model)
         asked = _Asked(create, turns, scope, model, self._callers.facts(request, caller))
         async with self._limits.admit(caller, scope, background=create.background, stream=create.stream) as lease:
-            repeatable = RepeatableRequest(IdempotencyKeys(self._open_store(), scope), request, body)
+            repeatable = RepeatableRequest(IdempotencyKeys(self._open_store(), scope), request, digest)
             if (known := await repeatable.known()) is not None and (stored := await turns.response(known)) is not None:
                 return lease.answer(await self._replayed(asked, stored))
             with history_limit(self._settings.max_history_bytes):
                 create = await with_referenced_items(turns, create, longest=self._settings.max_request_bytes)
                 asked, turn = await self._begin(replace(asked, create=create))
+            request.share.admit()  # all that it needs is here, and what follows can't be taken back by refusing it
             if (earlier := await repeatable.claim(turn)) is not None:
                 return lease.answer(await self._repeat(asked, turn, earlier, request))
             try:
@@ -178,7 +184,7 @@ class CreateResponse:
                 await self._take(hold)
                 commit = hold.commit
             stack.enter_context(lease.hand_over())
-            stack.enter_context(request.share).admit()
+            stack.enter_context(request.share)
             run = ForegroundTurn(
                 turn.response_id,
                 answer,

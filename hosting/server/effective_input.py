@@ -13,12 +13,13 @@ from typing import Any
 
 from hosting.ids import response_id
 from hosting.read_budget import charge
-from hosting.responses import ApiError, CreateRequest, parse_json_body, with_ids
+from hosting.responses import ApiError, CreateRequest, with_ids
 from hosting.responses.compaction import compact, parse_compact_request
 from hosting.responses.token_count import estimate_input_tokens, parse_input_tokens_request
 from hosting.server.caller import Callers
 from hosting.server.http import Endpoint, Request, Response, json_response
 from hosting.server.limits import Limits
+from hosting.server.parsed_body import parse_body
 from hosting.server.stored_input import begun_after, history_limit, with_referenced_items
 from hosting.settings import Settings
 from hosting.state import Turn, Turns
@@ -63,7 +64,7 @@ class EffectiveInput:
         """The request, and the items of the turns before it."""
         caller = self._callers.caller(request)
         body = await self._limits.guarded(request, caller).read_body(self._settings.max_request_bytes)
-        parsed = parse_json_body(body)
+        parsed = parse_body(body)
         self._limits.check_items(parsed)
         turns = Turns(self._open_store(), self._callers.scope_of(caller))
         with history_limit(_SLACK * self._settings.max_history_bytes):

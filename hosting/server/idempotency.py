@@ -8,23 +8,28 @@ from hosting.server.http import Request
 from hosting.state import Turn
 from hosting.state.idempotency import ABANDONED, Claim, IdempotencyKeys
 
-__all__ = ["RepeatableRequest"]
+__all__ = ["RepeatableRequest", "body_digest"]
 
 _LONGEST_KEY = 255
+
+
+def body_digest(request: Request, body: bytes) -> str:
+    """By which a repetition is told from another request; empty when there is no key."""
+    return hashlib.sha256(body).hexdigest() if request.headers.get("idempotency-key") else ""
 
 
 class RepeatableRequest:
     """A request whose client may send it again under the same key. Without a key nothing here costs anything."""
 
-    def __init__(self, claims: IdempotencyKeys, request: Request, body: bytes) -> None:
-        """Raises ApiError 400 for a malformed key."""
+    def __init__(self, claims: IdempotencyKeys, request: Request, digest: str) -> None:
+        """`digest` is that of the body. Raises ApiError 400 for a malformed key."""
         self._key = request.headers.get("idempotency-key", "")
         if len(self._key) > _LONGEST_KEY:
             raise ApiError.invalid_value(
                 "Idempotency-Key", f"The Idempotency-Key is longer than {_LONGEST_KEY} characters."
             )
         self._claims = claims
-        self._fingerprint = hashlib.sha256(body).hexdigest() if self._key else ""
+        self._fingerprint = digest
 
     async def known(self) -> str | None:
         """The id of the response that an earlier request has claimed the key for. To be asked before anything else is looked

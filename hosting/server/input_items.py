@@ -1,4 +1,8 @@
-"""The list of items that a response was made from: those of the turns before it, then its own input."""
+"""The list of items that a response was made from: those of the turns before it, then its own input.
+
+Clients go on behind the id of the last item they have. So an id is in the list once, although clients may send an item again
+that an earlier turn has, under the same id, or refer to it: else they would go round for ever.
+"""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -45,19 +49,12 @@ async def list_input_items(turns: Turns, stored: StoredResponse, query: Mapping[
     order = [*places(stored.before), stored.place]
     if page.descending:
         order.reverse()
-    seen = page.after is None
-    if page.after is not None and (parsed := parse_id(page.after)) is not None:
-        # An id of ours says which turn it is in: what lies before that turn need not be read.
-        at = next((i for i, place in enumerate(order) if (place.chain, place.turn) == (parsed.chain, parsed.turn)), 0)
-        order = order[at:]
-    listed = ItemPage(page.limit)
-    async with aclosing(_items(turns, stored, order, page.descending)) as items:
-        async for item in items:
-            if not seen:
-                seen = item["id"] == page.after
-            elif not listed.add(item):
-                break
-    if not seen:
+    # An id of ours says which turn it is in: what lies before that turn need not be read.
+    at = next((i for i, place in enumerate(order) if _home(place) == _home_of(page.after)), 0)
+    listed = await _page(turns, stored, order, page, at)
+    if listed is None and at:
+        listed = await _page(turns, stored, order, page, 0)
+    if listed is None:
         raise ApiError.invalid_value(
             "after", f"Invalid 'after': no item with id '{(page.after or '')[:80]}' in this list."
         )
@@ -71,19 +68,51 @@ async def list_input_items(turns: Turns, stored: StoredResponse, query: Mapping[
     }
 
 
+def _home(place: Place) -> tuple[str, int]:
+    return place.chain, place.turn
+
+
+def _home_of(identifier: str | None) -> tuple[str, int] | None:
+    """The turn that an item was made in, as its id says."""
+    parsed = parse_id(identifier) if identifier is not None else None
+    return None if parsed is None else (parsed.chain, parsed.turn)
+
+
+async def _page(turns: Turns, stored: StoredResponse, order: Sequence[Place], page: Page, at: int) -> ItemPage | None:
+    """The page, by the turns from number `at` on; None when the item to go on behind is not there, or when it takes the turns
+    before `at` to tell whether an item has been in the list."""
+    homes, strangers = set(map(_home, order)), set[str]()
+    listed, after = ItemPage(page.limit), page.after
+    async with aclosing(_items(turns, stored, order[at:], page.descending)) as items:
+        async for place, item in items:
+            identifier: str = item["id"]
+            home = _home_of(identifier)
+            if home != _home(place):
+                if home in homes or identifier in strangers:
+                    continue  # it is listed where it was made, or where it came first
+                if at:
+                    return None
+                strangers.add(identifier)
+            if after is not None:
+                after = None if identifier == after else after
+            elif not listed.add(item):
+                break
+    return listed if after is None else None
+
+
 async def _items(
     turns: Turns, stored: StoredResponse, order: Sequence[Place], descending: bool
-) -> AsyncGenerator[Item]:
+) -> AsyncGenerator[tuple[Place, Item]]:
     if stored.input is not None:  # its own are in its row: it has no place in the log yet
         order = [place for place in order if place != stored.place]
         if descending:
             for item in reversed(stored.input):
-                yield item
+                yield stored.place, item
     async with aclosing(turn_items(turns, order)) as found:
         async for place, given, made, _ in found:
             items = given if place == stored.place else [*given, *made]
             for item in reversed(items) if descending else items:
-                yield item
+                yield place, item
     if stored.input is not None and not descending:
         for item in stored.input:
-            yield item
+            yield stored.place, item

@@ -21,13 +21,14 @@ from typing import Any, cast
 
 from hosting import telemetry
 from hosting.identity import Caller
-from hosting.responses import KEEP_ALIVE, ApiError, parse_json_body
+from hosting.responses import KEEP_ALIVE, ApiError
 from hosting.server.caller import Callers
 from hosting.server.channel import Channel
 from hosting.server.http import SSE_HEADERS, Request, Response, json_response
 from hosting.server.limit_body import check_json_size
 from hosting.server.limit_leases import Lease
 from hosting.server.limits import Limits
+from hosting.server.parsed_body import parse_body
 from hosting.settings import Settings
 from hosting.storage import StorageUnavailable
 from hosting.tasks import use_scope
@@ -57,14 +58,16 @@ class InvocationRequest(Request):
     longest_body: int
 
     async def body(self) -> bytes:
-        """The body, which can be read once. Raises ApiError 413."""
-        return await self.read_body(self.longest_body)
+        """The body, which can be read once. Raises ApiError 413. Nothing that is read after it is refused: the work begins."""
+        body = await self.read_body(self.longest_body)
+        self.share.admit()
+        return body
 
     async def json(self) -> Any:
         """The body as JSON. Raises ApiError 400 for anything else."""
         body = await self.body()
         check_json_size(body)
-        return parse_json_body(body)
+        return parse_body(body)
 
 
 type InvocationHandler = Callable[[InvocationRequest], Awaitable[Any] | AsyncIterator[Any]]

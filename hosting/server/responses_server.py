@@ -40,6 +40,9 @@ _log = logging.getLogger(__name__)
 
 _PRODUCT = "azure-functions-agents/1"
 
+_LARGEST_TURN = 64 * 1024 * 1024
+"""What a request may read besides what the settings say, in bytes: no setting limits an answer, and it has to be deletable."""
+
 
 class ResponsesServer:
     """Serves what an app hosts (see Targets). `open_store` gives the store of the process, inside the running loop."""
@@ -60,8 +63,9 @@ class ResponsesServer:
         create = CreateResponse(self.targets, callers, background, limits, settings, options, open_store, keep_alive)
         stored = StoredResponses(callers, background, limits, open_store, keep_alive)
         self._closing = False
-        # A body and what it refers to; the history, twice as much of it where it is to be made shorter; a turn to be read.
-        self._most = 2 * settings.max_request_bytes + 3 * settings.max_history_bytes
+        # A body, up to four times as much once it is parsed, and what it refers to; the history, twice as much of it where it
+        # is to be made shorter; a turn to be read, whatever its agent has said.
+        self._most = 5 * settings.max_request_bytes + 3 * settings.max_history_bytes + _LARGEST_TURN
         self._document = OpenApi(
             lambda: [(path, method) for path, methods in self.routes.items() for method in methods],
             secured=bool(settings.api_keys) or not settings.development,
@@ -91,8 +95,9 @@ class ResponsesServer:
                 check_single_headers(request)
                 endpoint = self._endpoint(route, request)
                 share = self.limits.memory.share(self._tenant(request))
-                with share, charging(share.take), history_limit(self._most):
-                    response = await endpoint(replace(request, share=share))
+                with share, charging(share.take), history_limit(self._most) as most:
+                    with share.when_admitted(most.end):  # a run may read little at a time, and much before it ends
+                        response = await endpoint(replace(request, share=share))
             except ClientGone:
                 response = Response(499)
             except Exception as error:

@@ -1,15 +1,14 @@
 """What a request takes from storage: the items that it refers to, and what came before it; no more than the settings allow."""
 
-import json
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from hosting.read_budget import ReadTooLarge, read_at_most
+from hosting.read_budget import ReadBudget, ReadTooLarge, read_at_most
 from hosting.responses import ApiError, CreateRequest, item_references, resolve_references
 from hosting.state import PreviousResponseNotFound, PreviousResponseUnfinished, Turn, Turns
-from hosting.state.items import find_items
+from hosting.state.items import find_items, json_size
 
 __all__ = ["TOO_LONG", "begun_after", "history_limit", "referenced_items", "with_referenced_items"]
 
@@ -20,12 +19,12 @@ type Item = dict[str, Any]
 
 
 @contextmanager
-def history_limit(limit: int) -> Generator[None]:
+def history_limit(limit: int) -> Generator[ReadBudget]:
     """Allow `limit` bytes to be read in all. Raises ApiError 400 for more."""
     budget = None
     try:
         with read_at_most(limit) as budget:
-            yield
+            yield budget
     except ReadTooLarge as error:
         if error.budget is not budget:
             raise
@@ -48,7 +47,7 @@ async def referenced_items(turns: Turns, wanted: Collection[str], *, longest: in
     """The stored items with these ids, as far as there are any. Raises ApiError 400 when they are longer than a body may be
     that has the items themselves: `longest`, in bytes."""
     found = await find_items(turns, wanted)
-    if sum(len(json.dumps(item, ensure_ascii=False)) for item in found.values()) > longest:
+    if sum(map(json_size, found.values())) > longest:
         raise ApiError.context_too_long(longest)
     return found
 

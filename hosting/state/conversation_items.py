@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from hosting.gather import gather_all
 from hosting.ids import parse_id
-from hosting.state.conversation_row import Conversation, ItemNotFound
+from hosting.state.conversation_row import Conversation, ItemNotFound, foreign_ids
 from hosting.state.conversation_table import ConversationTable, row_items
 from hosting.state.items import ItemPage, turn_items
 from hosting.state.lineage import MAIN, Place
@@ -108,9 +108,24 @@ class ConversationItems:
                 if after is not None and position == start:
                     ids = [item["id"] for item in items]
                     items = items[ids.index(after) + 1 :] if after in ids else items
-                if not all(map(page.add, items)):
+                if not await self._add(page, conversation.chain, position, items):
                     break
         return page.items, page.has_more
+
+    async def _add(self, page: ItemPage, chain: str, position: int, items: Sequence[Item]) -> bool:
+        """Put the items of a turn on the page; False when it has ended.
+
+        Turns that wait in a row may bring an item under the same id, which nobody can know when they are accepted. It is
+        listed in the last of them, where its row says it is: who goes on behind that id must not come back to it.
+        """
+        for some in batched(items, _AT_ONCE, strict=False):
+            foreign = foreign_ids(chain, position, some)
+            places = await gather_all(*(self._indexed(chain, identifier) for identifier in foreign))
+            found = zip(foreign, places, strict=True)
+            elsewhere = {identifier for identifier, place in found if place not in (None, position)}
+            if not all(page.add(item) for item in some if item["id"] not in elsewhere):
+                return False
+        return True
 
     async def turns(
         self, conversation: Conversation, start: int, *, descending: bool

@@ -13,7 +13,7 @@ from hosting.state.lineage import MAIN, Place, Segment
 from hosting.state.turns import Turns
 from hosting.storage import Entity
 
-__all__ = ["ItemPage", "TurnItems", "find_items", "turn_items"]
+__all__ = ["ItemPage", "TurnItems", "find_items", "json_size", "turn_items"]
 
 type Item = dict[str, Any]
 
@@ -30,6 +30,11 @@ _PAGE_BYTES = 8 * 1024 * 1024
 
 _AT_ONCE = 16
 """Point reads of one request that go on at a time: a request may refer to thousands of items."""
+
+
+def json_size(item: Item) -> int:
+    """How many bytes an item has as JSON, which is up to four for a character."""
+    return len(json.dumps(item, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
 async def find_items(turns: Turns, identifiers: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -111,7 +116,7 @@ class ItemPage:
 
     def add(self, item: Item) -> bool:
         """Put an item on the page. False: the page ended before it."""
-        size = len(json.dumps(item, ensure_ascii=False))
+        size = json_size(item)
         if self.items and (len(self.items) == self._limit or size > self._room):
             self.has_more = True
             return False

@@ -12,6 +12,7 @@ from ._limits import (
     ENVELOPE_BYTES,
     OPERATIONS,
     PAYLOAD_BYTES,
+    PROPERTY_UNITS,
     check_transaction,
     entity_bytes,
     json_bytes,
@@ -148,7 +149,12 @@ class _Row:
 
     def _add(self, name: str, value: Json) -> None:
         check_document_name(name)
-        text = self.texts[name] = encode_document(value, f"{self.operation.row}.{name}")
+        text = encode_document(value, f"{self.operation.row}.{name}")
+        if len(text) > INLINE_CHUNKS * PROPERTY_UNITS:  # there are at least as many units as characters
+            # At once: of a large document there are then its value and its bytes, and neither its text nor its columns.
+            self._spill(name, text)
+            return
+        self.texts[name] = text
         self.sizes[name] = json_bytes(text)
         self.columns[name] = chunk_columns(name, text)
 
@@ -164,7 +170,7 @@ class _Row:
         return RawOperation(_KINDS[type(operation)], operation.row, properties, etag)
 
     def fit(self) -> None:
-        """Spill what is too long to be inline, then the largest until the row has its size."""
+        """Spill what takes a column too many, because no pair is split, then the largest until the row has its size."""
         for name in [name for name, columns in self.columns.items() if len(columns) > INLINE_CHUNKS]:
             self.spill(name)
         while entity_bytes(self.partition, self.operation.row, self.raw().properties) > ENTITY_BYTES:
@@ -179,13 +185,16 @@ class _Row:
         return (name, self.sizes[name]) if name is not None and self.sizes[name] >= _WORTH_SPILLING else (None, 0)
 
     def spill(self, name: str) -> None:
-        data = self.texts[name].encode()
+        self._spill(name, self.texts.pop(name))
+        del self.sizes[name], self.columns[name]
+        self.wire = wire_bytes(self.partition, self.raw())
+
+    def _spill(self, name: str, text: str) -> None:
+        data = text.encode()
         digest = hashlib.sha256(data).hexdigest()
         blob = _blob_name(self.partition, self.operation.row, name, digest, self.attempt)
         self.refs[name] = BlobRef(blob, len(data), digest)
         self.blobs[blob] = data
-        del self.texts[name], self.sizes[name], self.columns[name]
-        self.wire = wire_bytes(self.partition, self.raw())
 
 
 def _blob_name(partition: str, row: str, document: str, digest: str, attempt: str) -> str:

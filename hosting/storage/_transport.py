@@ -1,7 +1,7 @@
 """The HTTP session that the SDK's clients share. Imported with the first call: this is where aiohttp and azure.core load."""
 
-import io
 import os
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import aiohttp
@@ -12,7 +12,7 @@ __all__ = ["new_session", "transport_over"]
 # aiohttp allows 100 connections in all, which is little for an instance with many turns in flight. A Function app has
 # 128 outbound ports per destination before it must wait for more.
 _CONNECTIONS, _PER_HOST = 250, 120
-_LARGE = 256 * 1024
+_LARGE, _PIECE = 256 * 1024, 64 * 1024
 
 
 def new_session() -> aiohttp.ClientSession:
@@ -40,6 +40,21 @@ def _proxied() -> bool:
 
 class _Transport(AioHttpTransport):
     def _get_request_data(self, request: Any) -> Any:
-        # Large bodies as a file: aiohttp sends it in pieces and lets other requests run in between.
         data = cast("Any", super()._get_request_data(request))  # pyright: ignore[reportUnknownMemberType]
-        return io.BytesIO(data) if isinstance(data, bytes) and len(data) > _LARGE else data
+        if not isinstance(data, bytes) or len(data) <= _LARGE:
+            return data
+        request.headers.setdefault("Content-Length", str(len(data)))  # else aiohttp would not announce it
+        return _Pieces(data)
+
+
+class _Pieces:
+    """A large body, sent piece by piece, so that other requests run in between. Bytes would be written in one go, and a
+    BytesIO would be copied first. It can be sent again: aiohttp repeats a PUT over a connection that has gone stale."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    async def __aiter__(self) -> AsyncIterator[memoryview]:
+        view = memoryview(self._data)
+        for at in range(0, len(view), _PIECE):
+            yield view[at : at + _PIECE]

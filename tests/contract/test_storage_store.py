@@ -117,6 +117,14 @@ async def test_long_inline_text_is_chunked_without_splitting_pairs(twin: Twin, p
     assert await blobs_of(twin, partition) == []
 
 
+async def test_text_that_fits_only_if_pairs_were_split_comes_back(twin: Twin, partition: str) -> None:
+    """The quotes are two units, so the pairs straddle: ten columns have room for 327,670 units, this takes an eleventh."""
+    text = "x" + "\U0001f600" * 163_833
+    await twin.store.commit(partition, [Insert("a", {}, {"doc": text})])
+    assert (await read(twin.store, partition, "a")).documents == {"doc": text}
+    assert len(await blobs_of(twin, partition)) == 1
+
+
 async def test_five_megabytes_in_and_out(twin: Twin, partition: str) -> None:
     documents: dict[str, Json] = {"input": "i" * 5_000_000, "output": ["é漢\U0001f600" * 1_000] * 600}
     await twin.store.commit(partition, [Insert("a", {"status": "done"}, documents)])
