@@ -2,7 +2,7 @@
 
 It answers `Echo: <text>`, or what a directive `[[name args]]` in the newest user message says; the first one decides:
 
-    [[call NAME {json}]]                    a call of the tool NAME, if the request declares it
+    [[call NAME {json}]]                    a call of the tool NAME, if the agent has it or the request declares it
     [[calls NAME {json} ;; NAME2 {json}]]   parallel calls
     [[slow N MS]]                           N words, MS milliseconds apart
     [[json {json}]]                         exactly that JSON

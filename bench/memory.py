@@ -9,7 +9,7 @@ import contextlib
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import httpx2 as httpx
@@ -21,27 +21,32 @@ _MIB = 1024 * 1024
 _AT_ONCE = 24
 _PATIENCE = 300.0
 
+_MANY_TENANTS = {"HOSTING_MAX_WORKING_BYTES_PER_TENANT": "0"}
+"""Then the limit of the process is what holds, as with many tenants."""
+
 type Scenario = Callable[[httpx.AsyncClient], Awaitable[list[str]]]
 
 
 def main() -> None:
     """Each scenario on a worker of its own, so that a peak is its own."""
     rows = [
-        asyncio.run(_measured(name, scenario))
-        for name, scenario in (
-            (f"{_AT_ONCE} bodies of 24 MiB", _bodies),
-            (f"{_AT_ONCE} bodies of 24 MiB, stored", _stored),
-            (f"{_AT_ONCE} bodies of 24 MiB with an emoji, stored", _emoji),
-            (f"{_AT_ONCE} turns after 24 MiB of history", _turns),
-            (f"{_AT_ONCE} background turns after 24 MiB of history", _background),
-            (f"{_AT_ONCE} pages of 100 items of 3 MiB", _pages),
+        asyncio.run(_measured(name, scenario, env))
+        for name, scenario, env in (
+            (f"{_AT_ONCE} bodies of 24 MiB", _bodies, {}),
+            (f"{_AT_ONCE} bodies of 24 MiB, stored", _stored, {}),
+            (f"{_AT_ONCE} bodies of 24 MiB, stored, of many tenants", _stored, _MANY_TENANTS),
+            (f"{_AT_ONCE} bodies of 24 MiB with an emoji, stored", _emoji, {}),
+            (f"{_AT_ONCE} bodies of 24 MiB with an emoji, stored, of many tenants", _emoji, _MANY_TENANTS),
+            (f"{_AT_ONCE} turns after 24 MiB of history", _turns, {}),
+            (f"{_AT_ONCE} background turns after 24 MiB of history", _background, {}),
+            (f"{_AT_ONCE} pages of 100 items of 3 MiB", _pages, {}),
         )
     ]
     show("Memory of one worker", ["scenario", "seconds", "answers", "RSS MB: before", "peak"], rows)
 
 
-async def _measured(name: str, scenario: Scenario) -> list[str]:
-    with start_devhost(Path.cwd(), workers=1, options=["--quiet", "--log-level", "error"]) as host:
+async def _measured(name: str, scenario: Scenario, env: Mapping[str, str]) -> list[str]:
+    with start_devhost(Path.cwd(), workers=1, options=["--quiet", "--log-level", "error"], env=env) as host:
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(base_url=host.base_url, timeout=_PATIENCE, limits=limits) as http:
             (await http.post("/v1/responses", json={"input": "hi"})).raise_for_status()

@@ -51,7 +51,7 @@ class Settings(BaseModel):
 
     max_working_bytes: int = Field(256 * 1024 * 1024, alias="HOSTING_MAX_WORKING_BYTES", ge=0)
     """Most that requests and runs of one process have in hand, of bodies and of stored data, in bytes as they are on the wire;
-    0 for no limit. In memory it is some three times as much. Raise it with INSTANCE_MEMORY_MB."""
+    0 for no limit. In memory it is up to four times as much. Raise it with INSTANCE_MEMORY_MB."""
 
     max_working_bytes_per_tenant: int = Field(128 * 1024 * 1024, alias="HOSTING_MAX_WORKING_BYTES_PER_TENANT", ge=0)
     """The same for one tenant; 0 for no limit."""

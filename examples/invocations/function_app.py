@@ -80,7 +80,7 @@ async def follow(request: InvocationRequest) -> AsyncIterator[Any]:
 
 @app.cancel_invocation_handler
 async def cancel(request: InvocationRequest) -> dict[str, Any]:
-    """Tell it to end. Its stream says when it has."""
+    """Tell it to end, if it has not: then this does nothing. Its stream says how it ended, and when."""
     run = await countdown.get_run(request.invocation_id)
     if run is None:
         raise unknown()

@@ -19,9 +19,11 @@ _ABOUT = """\
 See, cancel and erase what a tenant or user has stored, with rights on the storage account and without a key of theirs.
 
 It reads the settings of the app from the environment: AzureWebJobsStorage (a connection string), or
-AzureWebJobsStorage__accountName and `az login`; and HOSTING_ISOLATION, _TABLE, _CONTAINER if the app has them. `list` and
-`erase` without --yes need the roles Storage Table Data Reader and Storage Blob Data Reader; `cancel` and `erase --yes` need
-Storage Table Data Contributor and Storage Blob Data Contributor.
+AzureWebJobsStorage__accountName and `az login`; and HOSTING_ISOLATION, _TABLE, _CONTAINER if the app has them. Beside
+`make run` AzureWebJobsStorage is what that prints after "storage:".
+
+`list` and `erase` without --yes need the roles Storage Table Data Reader and Storage Blob Data Reader; `cancel` and
+`erase --yes` need Storage Table Data Contributor and Storage Blob Data Contributor.
 """
 _EXAMPLES = """\
 examples:
@@ -42,6 +44,10 @@ examples:
     xargs python -m hosting.admin cancel --tenant key:contoso
 """
 
+_OTHER_PORTS = """\
+With `make run` Azurite listens on other ports than its usual ones: copy the connection string that it prints after "storage:",
+and set AzureWebJobsStorage to it, without --settings"""
+
 type Command = Callable[[Account, str, argparse.Namespace], Coroutine[None, None, int]]
 
 _COMMANDS: Mapping[str, Command] = {
@@ -57,6 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     """The command line; its exit code. Wrong words end the process with 2."""
     parser = _parser()
     given = parser.parse_args(arguments)
+    env: Mapping[str, str] = {}
     try:
         env = read_settings(given.settings)
         scope = _scope(parser, given, env)
@@ -71,7 +78,9 @@ def main(arguments: list[str] | None = None) -> int:
             f"storage refuses you: {error}. Check `az login`, the roles (--help) and the account's network rules", 1
         )
     except StorageError as error:
-        return _failed(f"storage could not do it: {error}. What is done stays done: run it again", 1)
+        local = "UseDevelopmentStorage=true" in env.values()
+        hint = _OTHER_PORTS if local else "What is done stays done: run it again"
+        return _failed(f"storage could not do it: {error}. {hint}", 1)
     except KeyboardInterrupt:
         return _failed("stopped. What is done stays done: run it again to go on", 130)
     except BrokenPipeError:  # `| head` has seen enough

@@ -13,12 +13,13 @@ from typing import Any
 
 from hosting.ids import new_chain, parse_id, response_id
 from hosting.responses import ApiError, CreateRequest, ResponseRenderer, stored_input_items
-from hosting.server.background_run import AgentNotLoaded, BackgroundRun
+from hosting.server.background_run import BackgroundRun
 from hosting.server.background_work import Work
 from hosting.server.caller import RequestFacts
 from hosting.server.cancel_response import cancel_response
 from hosting.server.options import ResponsesServerOptions
 from hosting.server.targets import Targets
+from hosting.server.unanswered import AgentNotLoaded
 from hosting.server.working_memory import WorkingMemory
 from hosting.settings import Settings
 from hosting.state import StoredResponse, TaskRef, Turn, Turns

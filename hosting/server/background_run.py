@@ -14,7 +14,7 @@ is marked failed.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -33,6 +33,7 @@ from hosting.server.stored_input import TOO_LONG
 from hosting.server.targets import Targets
 from hosting.server.transcript import INTERRUPTED
 from hosting.server.turn_telemetry import turn_telemetry
+from hosting.server.unanswered import load_agent, without_answer
 from hosting.server.waiting_run import run_when_there_is_room
 from hosting.server.working_memory import MemoryFull, WorkingMemory
 from hosting.settings import Settings
@@ -41,12 +42,12 @@ from hosting.state.conversation_row import ConversationLocked, ConversationNotFo
 from hosting.state.conversation_turns import ConversationTurns
 from hosting.state.lineage import MAIN, Place, extend
 from hosting.state.response_row import TurnRecord, conversation_of, response_columns
-from hosting.storage import Operation, Replace, RowConflict, StorageError, StorageUnavailable, Store, keys
+from hosting.storage import Operation, Replace, RowConflict, StorageUnavailable, Store, keys
 from hosting.streaming import EventStream, EventStreamNotFoundError, StreamFenced, streams
 from hosting.tasks import TaskContext, current_scope
 from hosting.tasks.engine import Key, Outcome, current_engine
 
-__all__ = ["CANCELLED_GENERATION", "AgentNotLoaded", "BackgroundRun"]
+__all__ = ["CANCELLED_GENERATION", "BackgroundRun"]
 
 _log = logging.getLogger(__name__)
 
@@ -58,10 +59,6 @@ _CLOSE_WITHIN = 60.0
 
 # Closers of streams whose handler has returned: asyncio itself keeps only weak references.
 _closing: set[asyncio.Task[None]] = set()
-
-
-class AgentNotLoaded(RuntimeError):
-    """The app's factory raised. The response has not begun to run, so the attempt can be made again, later or elsewhere."""
 
 
 class BackgroundRun:
@@ -146,7 +143,7 @@ class BackgroundRun:
         self._share.admit()  # all that it needs is here
         row = self._progress = RunningRow(self._store, self._scope, stored, given.turn.before)
         await self._begin(row)
-        answer = await self._load(self._targets.answer(given))
+        answer = await load_agent(self._targets.answer(given), self._id)
         with turn_telemetry(answer, given, "background") as traced:
 
             async def emit(events: Sequence[Event]) -> None:
@@ -160,14 +157,6 @@ class BackgroundRun:
             await self._keep(answer, given)
             traced.ended(answer.response["status"], answer.response.get("usage"))
         return True
-
-    async def _load[T](self, loading: Awaitable[T]) -> T:
-        try:
-            return await loading
-        except StorageError:
-            raise
-        except Exception as error:
-            raise AgentNotLoaded(f"nothing here answers {self._id}") from error
 
     async def _begin(self, row: RunningRow) -> None:
         """Mark the response as running, and by that keep an attempt before this one from writing it."""
@@ -247,7 +236,7 @@ class BackgroundRun:
         )
 
     async def _resume(self, request: CreateRequest, model: str) -> Turn:
-        history = await self._load(self._targets.reads_history(model))
+        history = await load_agent(self._targets.reads_history(model), self._id)
         if request.conversation_id is not None:
             turns = ConversationTurns(self._store, self._scope)
             try:
@@ -267,9 +256,7 @@ class BackgroundRun:
         if self._row in self._conflicts:  # cancelled or deleted meanwhile: the row says so already
             return () if record is None else record.extra
         if record is None or outcome.kind != "completed":
-            # The attempt failed for good without coming to an answer, storage being away for many minutes.
-            error = {"code": "server_error", "message": INTERRUPTED, "type": "server_error", "param": None}
-            response: dict[str, Any] = {**stored.response, "status": "failed", "error": error, "output": []}
+            response = without_answer(stored.response, outcome, log=conflict is None)
             record = TurnRecord(response, stored.input or [], continues=False)
         place = stored.place
         aside = Place(place.chain, self._id[-24:], place.turn)

@@ -102,8 +102,11 @@ class CreateResponse:
         asked = _Asked(create, turns, scope, model, self._callers.facts(request, caller))
         async with self._limits.admit(caller, scope, background=create.background, stream=create.stream) as lease:
             repeatable = RepeatableRequest(IdempotencyKeys(self._open_store(), scope), request, digest)
-            if (known := await repeatable.known()) is not None and (stored := await turns.response(known)) is not None:
-                return lease.answer(await self._replayed(asked, stored))
+            if (known := await repeatable.known()) is not None:
+                if (stored := await turns.response(known)) is not None:
+                    return lease.answer(await self._replayed(asked, stored))
+                if await turns.had_ended(known):
+                    raise _deleted()
             with history_limit(self._settings.max_history_bytes):
                 create = await with_referenced_items(turns, create, longest=self._settings.max_request_bytes)
                 asked, turn = await self._begin(replace(asked, create=create))
@@ -243,7 +246,7 @@ class CreateResponse:
         """Answer a repeated request with what the first one made."""
         create, turns = asked.create, asked.turns
         stored = await turns.response(earlier)
-        if stored is None and create.background and not await _was_there(turns, earlier):
+        if stored is None and create.background and not await turns.had_ended(earlier):
             # The process died between the claim of the key and the acceptance, or is just there: accepting it under the
             # claimed id is safe, because only one of two acceptances of one id can succeed.
             try:
@@ -272,10 +275,9 @@ def _at(turn: Turn, identifier: str) -> Turn:
     return replace(turn, response_id=identifier, place=Place(parsed.chain, MAIN, parsed.turn))
 
 
-async def _was_there(turns: Turns, identifier: str) -> bool:
-    """Whether a response that is gone had ended: its place in the log stays taken when it is deleted."""
-    parsed = parse_id(identifier, "resp")
-    return parsed is not None and await turns.taken(Place(parsed.chain, MAIN, parsed.turn), by=identifier)
+def _deleted() -> ApiError:
+    message = "The response to the first request with this Idempotency-Key was deleted."
+    return ApiError.conflict(message, code="idempotency_response_deleted")
 
 
 def _without_notes(create: CreateRequest) -> CreateRequest:

@@ -94,7 +94,7 @@ class ResponsesServer:
                     raise ApiError.unavailable()  # another process takes it
                 check_single_headers(request)
                 endpoint = self._endpoint(route, request)
-                share = self.limits.memory.share(self._tenant(request))
+                share = self.limits.memory.share(self._tenant(request, span))
                 with share, charging(share.take), history_limit(self._most) as most:
                     with share.when_admitted(most.end):  # a run may read little at a time, and much before it ends
                         response = await endpoint(replace(request, share=share))
@@ -118,12 +118,14 @@ class ResponsesServer:
         self._closing = True
         await finish_running(self._options.shutdown_grace_period_seconds if seconds is None else seconds)
 
-    def _tenant(self, request: Request) -> str:
+    def _tenant(self, request: Request, span: telemetry.RequestSpan) -> str:
         """Whose share of the memory a request has. One without a caller has nothing read but its headers."""
         try:
-            return self._callers.caller(request).tenant
+            caller = self._callers.caller(request)
         except NotAuthenticated:
             return ""
+        span.asked_by(self._callers.scope_of(caller))
+        return caller.tenant
 
     def _endpoint(self, route: str | None, request: Request) -> Endpoint:
         methods = self.routes.get(route) if route is not None else None

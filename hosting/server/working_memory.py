@@ -1,7 +1,7 @@
 """How many bytes of bodies and stored data this process has in hand, for all requests and runs, and for each tenant's.
 
 Places limit how many things go on at a time, and say nothing of their size: 250 bodies of 32 MiB are 8 GiB. Bytes are counted
-as they are on the wire or in storage; parsed they take three times as much, and up to twelve (docs/limits.md).
+as they are on the wire or in storage; in memory they take up to four times as much (docs/limits.md).
 
     with memory.share(tenant) as share, charging(share.take):
         ...                              # everything that is read in here counts, and may be refused

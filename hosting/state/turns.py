@@ -236,7 +236,7 @@ class Turns:
         if (log := str(found.fields["log"])) != INLINE:
             row = keys.turn_row(log, int(cast("int", found.fields["turn"])))
             if log != MAIN or not await self._is_kept_by_conversation(partition, found):
-                operations.append(Put(row, {"deleted": True}, {}))
+                operations.append(Put(row, {"deleted": True, "response_id": identifier}, {}))
         try:
             await self.store.commit(partition, operations)
         except RowMissing:  # another request deleted it first
@@ -249,11 +249,17 @@ class Turns:
             return False
         return await self.store.get(partition, keys.conversation_row(str(conversation)), documents=()) is not None
 
-    async def taken(self, place: Place, *, by: str) -> bool:
-        """Whether a place in a log is taken by the response `by`, or was by one that is deleted. Raises StorageError."""
-        partition = self._partition(place.chain)
-        found = await self.store.get(partition, keys.turn_row(place.log, place.turn), documents=())
-        return found is not None and (found.fields.get("response_id") == by or bool(found.fields.get("deleted")))
+    async def had_ended(self, identifier: str) -> bool:
+        """Whether a response that is not there any more had ended: its place in a log stays taken. Raises StorageError."""
+        parsed = parse_id(identifier, "resp")
+        if parsed is None:
+            return False
+        partition = self._partition(parsed.chain)
+        logs = (MAIN, identifier[-24:])  # of the conversation, or of its own: see `_aside`
+        rows = await gather_all(
+            *(self.store.get(partition, keys.turn_row(log, parsed.turn), documents=()) for log in logs)
+        )
+        return any(row is not None and row.fields.get("response_id", identifier) == identifier for row in rows)
 
     async def items(self, segment: Segment, *documents: str) -> dict[Place, Entity]:
         """The rows of a stretch of a log, with the named documents."""

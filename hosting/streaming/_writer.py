@@ -200,7 +200,9 @@ class Writer:
                 if not self.broken:
                     await self._append_batch()
         except EventStreamError as error:
-            _log.warning("Stream %s: %s", self._log.prefix, error)
+            # Being fenced out is the usual end of a writer whose response was cancelled, or begun again elsewhere.
+            level = logging.INFO if isinstance(error, StreamFenced) else logging.WARNING
+            _log.log(level, "Stream %s: %s", self._log.prefix, error)
             self.fail(error)
         except asyncio.CancelledError:
             self.fail(StreamUnavailable("the writer was stopped"))

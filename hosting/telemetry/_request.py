@@ -56,6 +56,12 @@ class RequestSpan:
             self._token = context.attach(trace.set_span_in_context(self._span, parent))
         return self
 
+    def asked_by(self, tenant: str) -> None:
+        """`tenant` is the digest that storage keys carry, of the caller that the request has turned out to have. On the span
+        alone: a measurement would be one for each tenant."""
+        if self._span is not None:
+            self._span.set_attribute("hosting.tenant", tenant)
+
     def answered(self, status: int, request_id: str | None = None) -> None:
         """The answer has this status, and this `x-request-id`."""
         self._status = status

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hosting.admin import command_line
 from hosting.admin.account import read_settings
 from hosting.admin.command_line import main
 from hosting.admin.scopes import checked_scope, scope_of
@@ -14,9 +15,10 @@ from hosting.keys import mint_key
 from hosting.server.caller import Callers
 from hosting.server.http import Request
 from hosting.settings import Settings, load_settings
-from hosting.storage import keys
+from hosting.storage import StorageUnavailable, keys
 from tests.conftest import ROOT
 
+ACCOUNT = "AccountName=contoso;AccountKey=a2V5;EndpointSuffix=core.windows.net;DefaultEndpointsProtocol=https"
 TENANT, USER = "72f988bf-86f1-41af-91ab-2d7cd011db47", "0a1b2c3d-0000-4000-8000-0123456789ab"
 
 
@@ -112,6 +114,23 @@ def test_wrong_words_end_with_2(words: list[str], said: str, capsys: pytest.Capt
 def test_settings_that_name_no_account_end_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--tenant", "key:contoso"]) == 2
     assert "no storage account is configured" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("connection", "said"),
+    [("UseDevelopmentStorage=true", 'that it prints after "storage:"'), (ACCOUNT, "run it again")],
+    ids=["laptop", "account"],
+)
+def test_storage_that_is_not_there_is_looked_for_beside_make_run_on_a_laptop(
+    connection: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*args: object, **options: object) -> int:
+        raise StorageUnavailable("not reachable")
+
+    monkeypatch.setattr(command_line, "list_scope", away)
+    monkeypatch.setenv("AzureWebJobsStorage", connection)
+    assert main(["list", "--tenant", "key:contoso"]) == 1
+    assert said in capsys.readouterr().err
 
 
 def test_settings_can_come_from_a_file(tmp_path: Path) -> None:

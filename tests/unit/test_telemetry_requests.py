@@ -74,6 +74,14 @@ def test_only_a_failure_of_ours_is_an_error(recorder: Recorder, status: int, cod
     assert dict(recorded.attributes or {})["hosting.request_id"] == "req_1"
 
 
+def test_whose_request_it_was_is_on_its_span_and_in_no_measurement(recorder: Recorder):
+    with request_span("GET", ROUTE, {}) as span:
+        span.asked_by("0123")
+        span.answered(429)
+    assert dict(recorder.span(f"GET /{ROUTE}").attributes or {})["hosting.tenant"] == "0123"
+    assert "hosting.tenant" not in dict(recorder.point("hosting.request.duration").attributes or {})
+
+
 def test_a_request_is_measured_by_route_and_status_and_never_by_id(recorder: Recorder):
     with request_span("GET", ROUTE, {"traceparent": CALLER}) as span:
         span.answered(200, "req_1")
