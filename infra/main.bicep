@@ -109,6 +109,9 @@ param conversationDays int = 30
 @description('Hours that the events of a response can be read again after its end.')
 param streamHours int = 24
 
+@description('App settings that have no parameter, as NAME=value,NAME=value: the other ones of docs/deploy.md, and those of your own agent. No secrets. One that the template sets stays as it is.')
+param extraSettings string = ''
+
 // ---- what keeps the work ------------------------------------------------------------------------------------------
 
 @allowed([
@@ -233,6 +236,12 @@ var options = {
   HOSTING_CONVERSATION_DAYS: string(conversationDays)
   HOSTING_STREAM_HOURS: string(streamHours)
 }
+
+var extra = toObject(
+  empty(extraSettings) ? [] : split(extraSettings, ','),
+  setting => trim(substring(setting, 0, indexOf(setting, '='))),
+  setting => trim(substring(setting, indexOf(setting, '=') + 1))
+)
 
 resource group 'Microsoft.Resources/resourceGroups@2025-04-01' = {
   name: 'rg-${environmentName}'
@@ -383,7 +392,7 @@ module app './modules/app.bicep' = {
     packageContainer: packageContainer
     stateStorageName: separateHostAccount ? storage.outputs.name : ''
     apiKeys: apiKeys
-    options: options
+    options: union(extra, options)
     schedulerEndpoint: useScheduler ? scheduler!.outputs.endpoint : ''
     openAiEndpoint: makeModel ? openai!.outputs.endpoint : openAiEndpoint
     openAiDeployment: openAiModel

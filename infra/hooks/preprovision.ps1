@@ -27,6 +27,20 @@ if ($ids | Group-Object -CaseSensitive | Where-Object { $_.Count -gt 1 }) {
     Fail "HOSTING_API_KEYS has the same key id twice: the app would not load. Keep one entry of each key."
 }
 
+# Names that main.bicep sets, or a parameter: they would be ignored here, or break the app's way to its own storage.
+$taken = '^(HOSTING_(API_KEYS|ISOLATION|TABLE|CONTAINER|RUNS_PER_MINUTE|RUNS_PER_MINUTE_SHARED|MAX_UNFINISHED_RUNS_PER_TENANT|RETENTION_DAYS|CONVERSATION_DAYS|STREAM_HOURS|STORAGE_CONNECTION)|(AzureWebJobsStorage|AzureFunctionsJobHost|StateStorage|APPLICATIONINSIGHTS_|AZURE_|DURABLE_TASK_|FUNCTIONS_|PYTHON_|WEBSITE_).*)$'
+if ($env:EXTRA_SETTINGS) {
+    foreach ($setting in ($env:EXTRA_SETTINGS -split ',')) {
+        if ($setting -notmatch '^\s*[A-Za-z_][A-Za-z0-9_.]*\s*=') {
+            Fail "EXTRA_SETTINGS takes NAME=value,NAME=value: no comma in a value, none at the end."
+        }
+        $name = $setting.Split('=')[0].Trim()
+        if ($name -match $taken) {
+            Fail "EXTRA_SETTINGS has $name, which the template sets itself. docs/deploy.md has the parameter for it, if there is one."
+        }
+    }
+}
+
 if ($env:AZURE_OPENAI_EXISTING_ENDPOINT -and -not $env:AZURE_OPENAI_MODEL) {
     Fail 'AZURE_OPENAI_EXISTING_ENDPOINT is set but AZURE_OPENAI_MODEL, the name of its deployment, is not.'
 }

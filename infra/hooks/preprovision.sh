@@ -24,6 +24,19 @@ done
 repeated=$(printf '%s' "${HOSTING_API_KEYS:-}" | tr -s ', \t\r\n' '\n' | cut -d: -f2 | sort | uniq -d)
 [ -z "$repeated" ] || fail "HOSTING_API_KEYS has the same key id twice: the app would not load. Keep one entry of each key."
 
+# Names that main.bicep sets, or a parameter: they would be ignored here, or break the app's way to its own storage.
+taken='^(HOSTING_(API_KEYS|ISOLATION|TABLE|CONTAINER|RUNS_PER_MINUTE|RUNS_PER_MINUTE_SHARED|MAX_UNFINISHED_RUNS_PER_TENANT|RETENTION_DAYS|CONVERSATION_DAYS|STREAM_HOURS|STORAGE_CONNECTION)|(AzureWebJobsStorage|AzureFunctionsJobHost|StateStorage|APPLICATIONINSIGHTS_|AZURE_|DURABLE_TASK_|FUNCTIONS_|PYTHON_|WEBSITE_).*)$'
+if [ -n "${EXTRA_SETTINGS:-}" ]; then
+  printf '%s\n' "$EXTRA_SETTINGS" | tr ',' '\n' | sed 's/^[[:space:]]*//' | while IFS= read -r setting; do
+    printf '%s\n' "$setting" | grep -Eq '^[A-Za-z_][A-Za-z0-9_.]*[[:space:]]*=' ||
+      fail "EXTRA_SETTINGS takes NAME=value,NAME=value: no comma in a value, none at the end."
+    name=$(printf '%s' "${setting%%=*}" | tr -d '[:space:]')
+    if printf '%s\n' "$name" | grep -Eiq "$taken"; then
+      fail "EXTRA_SETTINGS has $name, which the template sets itself. docs/deploy.md has the parameter for it, if there is one."
+    fi
+  done || exit 1
+fi
+
 if [ -n "${AZURE_OPENAI_EXISTING_ENDPOINT:-}" ] && [ -z "${AZURE_OPENAI_MODEL:-}" ]; then
   fail "AZURE_OPENAI_EXISTING_ENDPOINT is set but AZURE_OPENAI_MODEL, the name of its deployment, is not."
 fi

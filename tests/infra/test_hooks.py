@@ -17,7 +17,7 @@ from hosting.settings import ConfigurationError
 from .bicep import ROOT
 from .hooks import HOOKS, SHELLS, run_hook
 from .test_azd import AZURE_YAML, INPUTS
-from .test_infra import MAIN
+from .test_infra import MAIN, app_settings
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -119,6 +119,36 @@ def test_preprovision_wants_all_that_a_budget_needs(run: Run, given: dict[str, s
     done = run("preprovision", **given)
     assert (done.returncode, said in done.stderr) == (1 if said else 0, True), done.stderr
     assert bool(done.stderr) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("HOSTING_MAX_RECOVERIES=10", ""),
+        ("HOSTING_MAX_RECOVERIES=10, TOOL_URL=https://tool.example/?a=b,OTEL_TRACES_SAMPLER_ARG=0.1", ""),
+        ("AzureWebJobs.retention.Disabled=true", ""),
+        ("EMPTY=", ""),
+        ("HOSTING_MAX_RECOVERIES", "takes NAME=value"),
+        ("HOSTING_MAX_RECOVERIES=10,", "takes NAME=value"),
+        ("=10", "takes NAME=value"),
+        ("A=1,B", "takes NAME=value"),
+        ("A=1, HOSTING_API_KEYS=x", "has HOSTING_API_KEYS, which the template sets itself"),
+        ("hosting_api_keys=x", "has hosting_api_keys"),
+        ("AzureWebJobsStorage=x", "has AzureWebJobsStorage"),
+        ("AZURE_CLIENT_ID=x", "has AZURE_CLIENT_ID"),
+        ("WEBSITE_AUTH_ENABLED=true", "has WEBSITE_AUTH_ENABLED"),
+    ],
+)
+def test_preprovision_takes_settings_that_the_template_has_no_parameter_for(run: Run, given: str, said: str) -> None:
+    done = run("preprovision", EXTRA_SETTINGS=given)
+    assert (done.returncode, said in done.stderr) == (1 if said else 0, True), done.stderr
+    assert bool(done.stderr) == bool(said)
+
+
+def test_preprovision_knows_every_setting_that_the_template_sets(run: Run) -> None:
+    assert len(app_settings()) > 15
+    for name in app_settings():
+        assert run("preprovision", EXTRA_SETTINGS=f"{name}=x").returncode == 1, name
 
 
 def test_preprovision_refuses_an_endpoint_without_a_deployment(run: Run) -> None:
