@@ -2,7 +2,21 @@
 
 from typing import Any
 
-from hosting.server.openapi_parts import json_content, operation, parameter, ref, request_body
+from hosting.server.openapi_conversations import conversation_operations
+from hosting.server.openapi_parts import (
+    AFTER,
+    INCLUDE,
+    LIMIT,
+    ORDER,
+    deleted,
+    json_content,
+    link,
+    ok,
+    operation,
+    parameter,
+    ref,
+    request_body,
+)
 
 __all__ = ["operations"]
 
@@ -10,26 +24,11 @@ type Json = dict[str, Any]
 type Operations = dict[tuple[str, str], Json]
 
 _FLAG: Json = {"type": "boolean", "default": False}
-_LIMIT, _ORDER, _AFTER, _INCLUDE = (ref(name, "parameters") for name in ("limit", "order", "after", "include"))
 
 
 def operations() -> Operations:
     """Path template and method to an operation object, without the parameters of the path."""
-    return (
-        _responses() | _other_responses() | _conversations() | _conversation_items() | _invocations() | _about_the_app()
-    )
-
-
-def _ok(schema: Json, description: str, *, stream: bool = False, links: Json | None = None) -> Json:
-    content = json_content(schema)
-    if stream:
-        content["text/event-stream"] = {"schema": ref("ResponseEvent")}
-    answer: Json = {"description": description, "content": content}
-    return {"200": answer | ({"links": links} if links else {})}
-
-
-def _link(operation_id: str, **parameters: str) -> Json:
-    return {"operationId": operation_id, "parameters": parameters}
+    return _responses() | _other_responses() | conversation_operations() | _invocations() | _about_the_app()
 
 
 def _responses() -> Operations:
@@ -47,10 +46,10 @@ def _responses() -> Operations:
         "background": {"input": "Think about it", "background": True, "metadata": {"topic": "thoughts"}},
     }
     links: Json = {
-        "get": _link("getResponse", response_id="$response.body#/id"),
-        "cancel": _link("cancelResponse", response_id="$response.body#/id"),
-        "delete": _link("deleteResponse", response_id="$response.body#/id"),
-        "inputItems": _link("listInputItems", response_id="$response.body#/id"),
+        "get": link("getResponse", response_id="$response.body#/id"),
+        "cancel": link("cancelResponse", response_id="$response.body#/id"),
+        "delete": link("deleteResponse", response_id="$response.body#/id"),
+        "inputItems": link("listInputItems", response_id="$response.body#/id"),
         "continue": {
             "operationId": "createResponse",
             "requestBody": {"input": "And then?", "previous_response_id": "$response.body#/id"},
@@ -62,7 +61,7 @@ def _responses() -> Operations:
             "createResponse",
             "Responses",
             "Run the agent",
-            _ok(ref("Response"), text, stream=True, links=links),
+            ok(ref("Response"), text, stream=True, links=links),
             parameters=[
                 parameter(
                     "Idempotency-Key",
@@ -79,7 +78,7 @@ def _responses() -> Operations:
             "getResponse",
             "Responses",
             "A response, final or running",
-            _ok(ref("Response"), text, stream=True),
+            ok(ref("Response"), text, stream=True),
             parameters=[
                 parameter("stream", "query", _FLAG, "`true` follows its events, of a background response only."),
                 parameter(
@@ -95,7 +94,7 @@ def _responses() -> Operations:
                     "The same, as SSE has it.",
                 ),
                 parameter("include_obfuscation", "query", _FLAG, "Has no effect: events are never padded."),
-                _INCLUDE,
+                INCLUDE,
             ],
             errors=(404,),
         ),
@@ -103,22 +102,22 @@ def _responses() -> Operations:
             "deleteResponse",
             "Responses",
             "Delete a response",
-            _ok(_deleted("response"), "It is gone. Responses that continue it keep their own items."),
+            ok(deleted("response"), "It is gone. Responses that continue it keep their own items."),
             errors=(404,),
         ),
         (one + "/cancel", "POST"): operation(
             "cancelResponse",
             "Responses",
             "Cancel a background response",
-            _ok(ref("Response"), "The response; one that had ended is returned as it is."),
+            ok(ref("Response"), "The response; one that had ended is returned as it is."),
             errors=(404,),
         ),
         (one + "/input_items", "GET"): operation(
             "listInputItems",
             "Responses",
             "The items that a response was made from",
-            _ok(ref("ItemList"), "A page. The next one begins after the id of the last item in `data`."),
-            parameters=[_LIMIT, _ORDER, _AFTER, _INCLUDE],
+            ok(ref("ItemList"), "A page. The next one begins after the id of the last item in `data`."),
+            parameters=[LIMIT, ORDER, AFTER, INCLUDE],
             errors=(404,),
         ),
     }
@@ -130,7 +129,7 @@ def _other_responses() -> Operations:
             "countInputTokens",
             "Responses",
             "How many tokens a request would have as its input",
-            _ok(ref("InputTokens"), "The count."),
+            ok(ref("InputTokens"), "The count."),
             body=request_body(ref("CountInputTokens"), required=False),
             errors=(404,),
         ),
@@ -138,95 +137,9 @@ def _other_responses() -> Operations:
             "compactResponse",
             "Responses",
             "Make a long conversation short",
-            _ok(ref("Compaction"), "Items to send as the next `input` instead of the conversation."),
+            ok(ref("Compaction"), "Items to send as the next `input` instead of the conversation."),
             body=request_body(ref("CompactResponse")),
             errors=(404,),
-        ),
-    }
-
-
-def _conversations() -> Operations:
-    one = "v1/conversations/{conversation_id}"
-    name = {"conversation_id": "$response.body#/id"}
-    links: Json = {
-        "get": _link("getConversation", **name),
-        "update": _link("updateConversation", **name),
-        "delete": _link("deleteConversation", **name),
-        "addItems": _link("addConversationItems", **name),
-        "items": _link("listConversationItems", **name),
-        "respond": {
-            "operationId": "createResponse",
-            "requestBody": {"input": "Hello", "conversation": "$response.body#/id"},
-        },
-    }
-    return {
-        ("v1/conversations", "POST"): operation(
-            "createConversation",
-            "Conversations",
-            "Begin a conversation",
-            _ok(ref("Conversation"), "The conversation.", links=links),
-            body=request_body(ref("CreateConversation"), required=False),
-        ),
-        (one, "GET"): operation(
-            "getConversation",
-            "Conversations",
-            "A conversation",
-            _ok(ref("Conversation"), "The conversation."),
-            errors=(404,),
-        ),
-        (one, "POST"): operation(
-            "updateConversation",
-            "Conversations",
-            "Change the metadata of a conversation",
-            _ok(ref("Conversation"), "The conversation as it is now."),
-            body=request_body(ref("UpdateConversation")),
-            errors=(404, 409),
-        ),
-        (one, "DELETE"): operation(
-            "deleteConversation",
-            "Conversations",
-            "Delete a conversation",
-            _ok(_deleted("conversation.deleted"), "It is gone; its responses are not."),
-            errors=(404, 409),
-        ),
-    }
-
-
-def _conversation_items() -> Operations:
-    items = "v1/conversations/{conversation_id}/items"
-    one = items + "/{item_id}"
-    return {
-        (items, "GET"): operation(
-            "listConversationItems",
-            "Conversations",
-            "The items of a conversation",
-            _ok(ref("ItemList"), "A page. The next one begins after `last_id`."),
-            parameters=[_LIMIT, _ORDER, _AFTER, _INCLUDE],
-            errors=(404,),
-        ),
-        (items, "POST"): operation(
-            "addConversationItems",
-            "Conversations",
-            "Add items to a conversation",
-            _ok(ref("ItemList"), "The new items."),
-            parameters=[_INCLUDE],
-            body=request_body(ref("AddItems")),
-            errors=(404, 409),
-        ),
-        (one, "GET"): operation(
-            "getConversationItem",
-            "Conversations",
-            "An item of a conversation",
-            _ok(ref("Item"), "The item."),
-            parameters=[_INCLUDE],
-            errors=(404,),
-        ),
-        (one, "DELETE"): operation(
-            "deleteConversationItem",
-            "Conversations",
-            "Delete an item of a conversation",
-            _ok(ref("Conversation"), "The conversation."),
-            errors=(404, 409),
         ),
     }
 
@@ -275,7 +188,7 @@ def _about_the_app() -> Operations:
         "readiness",
         "App",
         "Whether this process answers",
-        _ok(
+        ok(
             {
                 "type": "object",
                 "properties": {"status": {"type": "string"}, "revision": {"type": "string"}},
@@ -288,21 +201,13 @@ def _about_the_app() -> Operations:
     ready["responses"].pop("401")
     return {
         ("v1/models", "GET"): operation(
-            "listModels", "Models", "What the app hosts", _ok(ref("ModelList"), "Names for `model`."), storage=False
+            "listModels", "Models", "What the app hosts", ok(ref("ModelList"), "Names for `model`."), storage=False
         ),
         ("v1/models/{model}", "GET"): operation(
-            "getModel", "Models", "One of them", _ok(ref("Model"), "The model."), errors=(404,), storage=False
+            "getModel", "Models", "One of them", ok(ref("Model"), "The model."), errors=(404,), storage=False
         ),
         ("v1/openapi.json", "GET"): operation(
-            "getOpenApi", "App", "This document", _ok({"type": "object"}, "OpenAPI 3.1."), storage=False
+            "getOpenApi", "App", "This document", ok({"type": "object"}, "OpenAPI 3.1."), storage=False
         ),
         ("readiness", "GET"): ready | {"security": []},
-    }
-
-
-def _deleted(name: str) -> Json:
-    return {
-        "type": "object",
-        "properties": {"id": {"type": "string"}, "object": {"const": name}, "deleted": {"const": True}},
-        "required": ["deleted", "id", "object"],
     }

@@ -6,10 +6,17 @@ from typing import Any
 from hosting.responses.includes import INCLUDABLE
 
 __all__ = [
+    "AFTER",
+    "INCLUDE",
+    "LIMIT",
+    "ORDER",
     "SHARED_RESPONSES",
+    "deleted",
     "json_content",
+    "link",
     "nullable",
     "object_schema",
+    "ok",
     "operation",
     "parameter",
     "path_parameters",
@@ -143,3 +150,29 @@ def operation(
         str(status): ref(SHARED_RESPONSES[status][0], "responses") for status in sorted(statuses)
     }
     return made
+
+
+def ok(schema: Json, description: str, *, stream: bool = False, links: Json | None = None) -> Json:
+    """The answer with status 200."""
+    content = json_content(schema)
+    if stream:
+        content["text/event-stream"] = {"schema": ref("ResponseEvent")}
+    answer: Json = {"description": description, "content": content}
+    return {"200": answer | ({"links": links} if links else {})}
+
+
+def link(operation_id: str, **parameters: str) -> Json:
+    """An operation that goes on from this one."""
+    return {"operationId": operation_id, "parameters": parameters}
+
+
+def deleted(name: str) -> Json:
+    """What is said of an object that is gone."""
+    return {
+        "type": "object",
+        "properties": {"id": {"type": "string"}, "object": {"const": name}, "deleted": {"const": True}},
+        "required": ["deleted", "id", "object"],
+    }
+
+
+LIMIT, ORDER, AFTER, INCLUDE = (ref(name, "parameters") for name in ("limit", "order", "after", "include"))
