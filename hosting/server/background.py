@@ -5,7 +5,7 @@ the turns of one task: a new one waits behind the one that runs, and that one is
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -68,6 +68,8 @@ class Submission:
     facts: RequestFacts
     past: ConversationPast | None = None
     """Of the conversation that it is a turn of."""
+    renamed: Callable[[str, str], Awaitable[None]] | None = None
+    """Awaited with its old and its new id before it is accepted under the new one."""
 
 
 class BackgroundResponses:
@@ -126,7 +128,7 @@ class BackgroundResponses:
         if _came_before(last, submission.turn.place):
             with suppress(LastInputIdPreconditionFailed):  # another turn was faster: this one is a branch
                 return await self._accept(submission, last)
-        branched = _branched(submission)
+        branched = await _renamed(submission, _branched(submission))
         parent, fork = submission.turn.place.chain, branched.turn.place.chain
         await keep_for_fork(self._open_store(), submission.scope, parent, fork)
         return await self._accept(branched, submission.request.previous_response_id)
@@ -153,7 +155,7 @@ class BackgroundResponses:
             raise ApiError.conversation_not_found(conversation) from None
         if past.conversation.owners and not self._options.steerable_conversations:
             raise ApiError.conversation_locked()
-        return replace(submission, turn=past.turn(), past=past)
+        return await _renamed(submission, replace(submission, turn=past.turn(), past=past))
 
     async def _accept(self, submission: Submission, last: str | None) -> StoredResponse:
         """Accept, if `last` is the newest turn that the chain's task knows of; None does not ask."""
@@ -212,6 +214,12 @@ def _came_before(last: str | None, place: Place) -> bool:
         return True
     parsed = parse_id(last, "resp")
     return parsed is not None and parsed.chain == place.chain and parsed.turn < place.turn
+
+
+async def _renamed(before: Submission, after: Submission) -> Submission:
+    if before.renamed is not None:
+        await before.renamed(before.turn.response_id, after.turn.response_id)
+    return after
 
 
 def _branched(submission: Submission) -> Submission:

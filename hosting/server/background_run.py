@@ -42,7 +42,7 @@ from hosting.state.conversation_row import ConversationLocked, ConversationNotFo
 from hosting.state.conversation_turns import ConversationTurns
 from hosting.state.lineage import MAIN, Place, extend
 from hosting.state.response_row import TurnRecord, conversation_of, response_columns
-from hosting.storage import Operation, Replace, RowConflict, StorageUnavailable, Store, keys
+from hosting.storage import Operation, Replace, RowConflict, StorageError, StorageUnavailable, Store, keys
 from hosting.streaming import EventStream, EventStreamNotFoundError, StreamFenced, streams
 from hosting.tasks import TaskContext, current_scope
 from hosting.tasks.engine import Key, Outcome, current_engine
@@ -101,7 +101,12 @@ class BackgroundRun:
             raise
 
     async def _run(self) -> Any:
-        stored = self._stored = await self._turns.response(self._id)
+        try:
+            stored = self._stored = await self._turns.response(self._id)
+        except StorageError:
+            # If this is the last attempt, the response is to be ended all the same: its items may be in a blob that is away.
+            self._stored = await self._turns.response(self._id, items=False)
+            raise
         if stored is None or stored.task is None:  # deleted
             return None
         stream = self._stream = await self._take_stream(stored) if stored.task.stream else None
@@ -141,9 +146,11 @@ class BackgroundRun:
         except ConversationNotFound:
             return await self._fail(given, "The conversation is no longer there.")
         self._share.admit()  # all that it needs is here
+        answer = await load_agent(
+            self._targets.answer(given), self._id
+        )  # before it has begun: else it may not be tried again
         row = self._progress = RunningRow(self._store, self._scope, stored, given.turn.before)
         await self._begin(row)
-        answer = await load_agent(self._targets.answer(given), self._id)
         with turn_telemetry(answer, given, "background") as traced:
 
             async def emit(events: Sequence[Event]) -> None:

@@ -103,19 +103,22 @@ class CreateResponse:
         async with self._limits.admit(caller, scope, background=create.background, stream=create.stream) as lease:
             repeatable = RepeatableRequest(IdempotencyKeys(self._open_store(), scope), request, digest)
             if (known := await repeatable.known()) is not None:
-                if (stored := await turns.response(known)) is not None:
+                stored = await turns.response(known)
+                if stored is None and await turns.had_ended(known):
+                    stored = await turns.response(known)  # it may have ended between the two
+                    if stored is None:
+                        raise _deleted()
+                if stored is not None:
                     return lease.answer(await self._replayed(asked, stored))
-                if await turns.had_ended(known):
-                    raise _deleted()
             with history_limit(self._settings.max_history_bytes):
                 create = await with_referenced_items(turns, create, longest=self._settings.max_request_bytes)
                 asked, turn = await self._begin(replace(asked, create=create))
             request.share.admit()  # all that it needs is here, and what follows can't be taken back by refusing it
             if (earlier := await repeatable.claim(turn)) is not None:
-                return lease.answer(await self._repeat(asked, turn, earlier, request))
+                return lease.answer(await self._repeat(asked, turn, earlier, request, repeatable))
             try:
                 if create.background or turn.after_unfinished:
-                    response = await self._submit(asked, turn, request)
+                    response = await self._submit(asked, turn, request, repeatable)
                 else:
                     response = await self._run_here(asked, turn, request, lease)
             except ApiError:  # refused: nothing of it has run, and nothing will
@@ -213,11 +216,11 @@ class CreateResponse:
         except ConversationNotFound as error:
             raise ApiError.conversation_not_found(str(error)) from None
 
-    async def _submit(self, asked: _Asked, turn: Turn, request: Request) -> Response:
+    async def _submit(self, asked: _Asked, turn: Turn, request: Request, repeatable: RepeatableRequest) -> Response:
         """Accept a response that a task runs, and answer with its first state, its events, or its end."""
         create, turns = asked.create, asked.turns
         submission = Submission(
-            create, turn, turns, asked.scope, asked.model, int(time.time()), asked.facts, asked.past
+            create, turn, turns, asked.scope, asked.model, int(time.time()), asked.facts, asked.past, repeatable.move
         )
         with create_span(self._options.create_span_hook, turn, asked.model, create.conversation_id):
             stored = await self._background.accept(submission)
@@ -242,7 +245,9 @@ class CreateResponse:
             _log.error("The response acceptor failed for %s: %s", stored.response["id"], telemetry.describe(error))
             return stored.response
 
-    async def _repeat(self, asked: _Asked, turn: Turn, earlier: str, request: Request) -> Response:
+    async def _repeat(
+        self, asked: _Asked, turn: Turn, earlier: str, request: Request, repeatable: RepeatableRequest
+    ) -> Response:
         """Answer a repeated request with what the first one made."""
         create, turns = asked.create, asked.turns
         stored = await turns.response(earlier)
@@ -250,7 +255,7 @@ class CreateResponse:
             # The process died between the claim of the key and the acceptance, or is just there: accepting it under the
             # claimed id is safe, because only one of two acceptances of one id can succeed.
             try:
-                return await self._submit(asked, _at(turn, earlier), request)
+                return await self._submit(asked, _at(turn, earlier), request, repeatable)
             except ApiError:
                 stored = await turns.response(earlier)
         if stored is None:

@@ -30,6 +30,7 @@ class RepeatableRequest:
             )
         self._claims = claims
         self._fingerprint = digest
+        self._moved: str | None = None
 
     async def known(self) -> str | None:
         """The id of the response that an earlier request has claimed the key for. To be asked before anything else is looked
@@ -58,10 +59,17 @@ class RepeatableRequest:
             return None
         return claim.response_id
 
+    async def move(self, response_id: str, to: str) -> None:
+        """The turn that the key was claimed for gets another id before it is accepted. Raises StorageError."""
+        claim = await self._claims.find(self._key) if self._key else None
+        if claim is not None and claim.response_id == response_id:
+            await self._claims.take_over(self._key, claim, to, claim.claimed_at)
+            self._moved = to
+
     async def release(self, turn: Turn) -> None:
         """The turn was refused before anything of it ran: the key is free for another try. Raises StorageError."""
         if self._key:
-            await self._claims.release(self._key, turn.response_id)
+            await self._claims.release(self._key, self._moved or turn.response_id)
 
     def _checked(self, claim: Claim) -> Claim:
         if claim.fingerprint != self._fingerprint:

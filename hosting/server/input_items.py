@@ -9,10 +9,11 @@ from contextlib import aclosing
 from typing import Any
 
 from hosting.ids import parse_id
+from hosting.read_budget import charge
 from hosting.responses import ApiError
 from hosting.state import StoredResponse, Turns
 from hosting.state.items import ItemPage, turn_items
-from hosting.state.lineage import Place, places
+from hosting.state.lineage import Place, Segment, places
 
 __all__ = ["Page", "list_input_items", "parse_page"]
 
@@ -40,6 +41,9 @@ def parse_page(query: Mapping[str, Sequence[str]]) -> Page:
     return Page(int(limit), order == "desc", after or None)
 
 
+_REMEMBERED = 100
+"""Bytes that remembering an id takes, besides its characters."""
+
 _DEFAULTS = (("limit", "20"), ("order", "desc"), ("after", ""))
 
 
@@ -50,7 +54,8 @@ async def list_input_items(turns: Turns, stored: StoredResponse, query: Mapping[
     if page.descending:
         order.reverse()
     # An id of ours says which turn it is in: what lies before that turn need not be read.
-    at = next((i for i, place in enumerate(order) if _home(place) == _home_of(page.after)), 0)
+    home = _home_of(page.after)
+    at = next((i for i, place in enumerate(order) if _home(place) == home), 0)
     listed = await _page(turns, stored, order, page, at)
     if listed is None and at:
         listed = await _page(turns, stored, order, page, 0)
@@ -81,23 +86,42 @@ def _home_of(identifier: str | None) -> tuple[str, int] | None:
 async def _page(turns: Turns, stored: StoredResponse, order: Sequence[Place], page: Page, at: int) -> ItemPage | None:
     """The page, by the turns from number `at` on; None when the item to go on behind is not there, or when it takes the turns
     before `at` to tell whether an item has been in the list."""
-    homes, strangers = set(map(_home, order)), set[str]()
+    homes, strangers = _Homes(turns, order), set[str]()
     listed, after = ItemPage(page.limit), page.after
     async with aclosing(_items(turns, stored, order[at:], page.descending)) as items:
         async for place, item in items:
             identifier: str = item["id"]
             home = _home_of(identifier)
             if home != _home(place):
-                if home in homes or identifier in strangers:
+                if identifier in strangers or await homes.has(home):
                     continue  # it is listed where it was made, or where it came first
-                if at:
+                if at and after is None:
                     return None
+                charge(_REMEMBERED + len(identifier))
                 strangers.add(identifier)
             if after is not None:
                 after = None if identifier == after else after
             elif not listed.add(item):
                 break
     return listed if after is None else None
+
+
+class _Homes:
+    """The turns that a list is made of, by what the ids of their items say."""
+
+    def __init__(self, turns: Turns, order: Sequence[Place]) -> None:
+        self._turns, self._places = turns, {_home(place): place for place in order}
+        self._there: dict[Place, bool] = {}
+
+    async def has(self, home: tuple[str, int] | None) -> bool:
+        """Whether the items of a turn are in the list. Those of a deleted one are not: later turns keep their own copies. A
+        point read for each turn that is asked about."""
+        if home is None or (place := self._places.get(home)) is None:
+            return False
+        if place not in self._there:
+            row = (await self._turns.items(Segment(place.chain, place.log, place.turn, place.turn))).get(place)
+            self._there[place] = row is None or not row.fields.get("deleted")
+        return self._there[place]
 
 
 async def _items(

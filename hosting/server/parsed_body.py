@@ -5,6 +5,7 @@ character, whatever the others are, so such a text is up to four times what came
 as its turn runs.
 """
 
+import re
 import sys
 from typing import Any, cast
 
@@ -20,11 +21,14 @@ _LONG = 32 * 1024
 _BEYOND = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")
 """What the UTF-8 form of a character begins with that makes a text take four bytes for each."""
 
+_ESCAPED = re.compile(rb"\\u[dD][89abAB]")
+"""The same as an escape: then it is the value that becomes one text again, when halves of pairs are looked for."""
+
 
 def parse_body(raw: bytes) -> object:
     """As `parse_json_body`. Charges for what its texts take beyond their bytes: while it is parsed for all of it, which is one
     text then, and afterwards for those that are like this and long. Raises what `charge` raises, mostly before it is parsed."""
-    during = 0 if raw.isascii() else (3 if any(byte in raw for byte in _BEYOND) else 1) * len(raw)
+    during = _while_parsed(raw) * len(raw)
     charge(during)
     try:
         value = parse_json_body(raw)
@@ -33,6 +37,12 @@ def parse_body(raw: bytes) -> object:
         raise
     charge(_widened(value) - during)
     return value
+
+
+def _while_parsed(raw: bytes) -> int:
+    if any(byte in raw for byte in _BEYOND) or _ESCAPED.search(raw):
+        return 3
+    return 0 if raw.isascii() else 1
 
 
 def _widened(value: object) -> int:

@@ -34,7 +34,7 @@ _LONGEST_PAUSE = 5.0
 """Seconds between two looks of a run that waits."""
 
 _PATIENCE = 60.0
-"""Seconds after which a run that waits need not have room any more, when there is no other such run: none waits for ever."""
+"""Seconds after which a run that waits need not have room any more, unless there is such a run already: one gets on."""
 
 _LOOK = 0.5
 """Seconds after which a run that waits looks whether it still has to."""

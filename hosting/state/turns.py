@@ -35,7 +35,8 @@ from hosting.storage import Delete, Entity, Insert, Json, Operation, Put, RowExi
 
 __all__ = ["PreviousResponseNotFound", "PreviousResponseUnfinished", "Turns"]
 
-_RESPONSE_DOCUMENTS = ("response", "lineage", "input", "output", "notes", "opening")
+_BARE = ("response", "lineage", "opening")
+_RESPONSE_DOCUMENTS = (*_BARE, "input", "output", "notes")
 
 # One query page holds 1,000 rows. Long logs are read as parallel ranges of this many, so that a turn has one round trip
 # whatever its position; a wider range would put its second page behind its first.
@@ -195,22 +196,23 @@ class Turns:
                 rows.append(Put(keys.session_row(conversation), {}, {"session": record.session}))
         return [*rows, *record.extra]
 
-    async def response(self, identifier: str) -> StoredResponse | None:
-        """A stored response of this scope, final or running; None for any other id. Raises StorageError."""
+    async def response(self, identifier: str, *, items: bool = True) -> StoredResponse | None:
+        """A stored response of this scope, final or running; None for any other id. Without `items` it has none, and can be had
+        when blobs are away. Raises StorageError."""
         parsed = parse_id(identifier, "resp")
         if parsed is None:
             return None
-        partition = self._partition(parsed.chain)
+        partition, wanted = self._partition(parsed.chain), ("output",) if items else ()
         found, row = await gather_all(
-            self.store.get(partition, keys.response_row(identifier), documents=_RESPONSE_DOCUMENTS),
-            self.store.get(partition, keys.turn_row(MAIN, parsed.turn), documents=("output",)),
+            self.store.get(partition, keys.response_row(identifier), documents=_RESPONSE_DOCUMENTS if items else _BARE),
+            self.store.get(partition, keys.turn_row(MAIN, parsed.turn), documents=wanted),
         )
         if found is None:
             return None
         place = Place(parsed.chain, str(found.fields["log"]), int(cast("int", found.fields["turn"])))
         # Also when it has become final between the two reads: then the log was read too early.
         if place.log not in (MAIN, INLINE) or (place.log == MAIN and row is None):
-            row = await self.store.get(partition, keys.turn_row(place.log, place.turn), documents=("output",))
+            row = await self.store.get(partition, keys.turn_row(place.log, place.turn), documents=wanted)
         return stored_response(found, row, place)
 
     async def delete(self, identifier: str) -> bool:
@@ -233,10 +235,11 @@ class Turns:
             Delete(keys.response_row(identifier), etag=found.etag),
             Delete(keys.session_row(identifier)),
         ]
-        if (log := str(found.fields["log"])) != INLINE:
+        # One that was cancelled from outside has no place in a log: a row in its own says that it was there (`had_ended`).
+        log = str(found.fields["log"]) or identifier[-24:]
+        if log != MAIN or not await self._is_kept_by_conversation(partition, found):
             row = keys.turn_row(log, int(cast("int", found.fields["turn"])))
-            if log != MAIN or not await self._is_kept_by_conversation(partition, found):
-                operations.append(Put(row, {"deleted": True, "response_id": identifier}, {}))
+            operations.append(Put(row, {"deleted": True, "response_id": identifier}, {}))
         try:
             await self.store.commit(partition, operations)
         except RowMissing:  # another request deleted it first
@@ -256,10 +259,8 @@ class Turns:
             return False
         partition = self._partition(parsed.chain)
         logs = (MAIN, identifier[-24:])  # of the conversation, or of its own: see `_aside`
-        rows = await gather_all(
-            *(self.store.get(partition, keys.turn_row(log, parsed.turn), documents=()) for log in logs)
-        )
-        return any(row is not None and row.fields.get("response_id", identifier) == identifier for row in rows)
+        reads = (self.store.get(partition, keys.turn_row(log, parsed.turn), documents=()) for log in logs)
+        return any(row is not None and _is_of(row, identifier) for row in await gather_all(*reads))
 
     async def items(self, segment: Segment, *documents: str) -> dict[Place, Entity]:
         """The rows of a stretch of a log, with the named documents."""
@@ -283,6 +284,12 @@ def _aside(turn: Turn) -> Place:
     """A place of the turn's own. The id has been announced, so the chain stays; a log named after the id can't be taken by
     anybody else."""
     return Place(turn.place.chain, turn.response_id[-24:], turn.place.turn)
+
+
+def _is_of(row: Entity, response: str) -> bool:
+    """Items that were added by hand are no response's; an earlier version has not said whose a deleted turn was."""
+    owner = row.fields.get("response_id")
+    return owner == response or (owner is None and bool(row.fields.get("deleted")))
 
 
 async def _nothing() -> None:

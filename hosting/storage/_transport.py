@@ -1,10 +1,10 @@
 """The HTTP session that the SDK's clients share. Imported with the first call: this is where aiohttp and azure.core load."""
 
 import os
-from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
 from azure.core.pipeline.transport import AioHttpTransport
 
 __all__ = ["new_session", "transport_over"]
@@ -43,18 +43,27 @@ class _Transport(AioHttpTransport):
         data = cast("Any", super()._get_request_data(request))  # pyright: ignore[reportUnknownMemberType]
         if not isinstance(data, bytes) or len(data) <= _LARGE:
             return data
-        request.headers.setdefault("Content-Length", str(len(data)))  # else aiohttp would not announce it
         return _Pieces(data)
 
 
-class _Pieces:
+class _Pieces(aiohttp.Payload):
     """A large body, sent piece by piece, so that other requests run in between. Bytes would be written in one go, and a
-    BytesIO would be copied first. It can be sent again: aiohttp repeats a PUT over a connection that has gone stale."""
+    BytesIO would be copied first. A payload and no iterator, which aiohttp takes for used up once it has begun to send it: it
+    repeats a PUT over a connection that has gone stale."""
+
+    _autoclose = True
 
     def __init__(self, data: bytes) -> None:
-        self._data = data
+        super().__init__(data)
+        self._size = len(data)
 
-    async def __aiter__(self) -> AsyncIterator[memoryview]:
-        view = memoryview(self._data)
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return cast("bytes", self._value).decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        await self.write_with_length(writer, None)
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        view = memoryview(cast("bytes", self._value))[:content_length]
         for at in range(0, len(view), _PIECE):
-            yield view[at : at + _PIECE]
+            await writer.write(view[at : at + _PIECE])

@@ -211,7 +211,13 @@ class Attempt:
             changed = self._writes.metadata.dirty()
         except (TypeError, ValueError) as unstorable:
             return await self._finish(failed(unstorable))
-        _log.warning("task %s: attempt failed, again in %.1f s: %s", self._key.task_id, delay, describe(error))
+        _log.warning(
+            "task %s: attempt failed, again in %.1f s: %s",
+            self._key.task_id,
+            delay,
+            describe(error),
+            extra=self._key.log_fields(),
+        )
         self._span.result("retry", error_type(error))
         result = await self._writes.retry(delay, changed)
         if isinstance(result, Refused) and result.reason == "told_to_stop":
