@@ -31,7 +31,7 @@ from hosting.server.conversation_hold import ConversationHold
 from hosting.server.follow import follow_response
 from hosting.server.foreground import ForegroundTurn, run_to_end, stream_events
 from hosting.server.http import SSE_HEADERS, Request, Response, json_response
-from hosting.server.idempotency import RepeatableRequest, body_digest
+from hosting.server.idempotency import RepeatableRequest, body_digest, check_replayable, response_deleted
 from hosting.server.limit_leases import Lease
 from hosting.server.limits import Limits
 from hosting.server.options import ResponsesServerOptions
@@ -107,7 +107,7 @@ class CreateResponse:
                 if stored is None and await turns.had_ended(known):
                     stored = await turns.response(known)  # it may have ended between the two
                     if stored is None:
-                        raise _deleted()
+                        raise response_deleted()
                 if stored is not None:
                     return lease.answer(await self._replayed(asked, stored))
             with history_limit(self._settings.max_history_bytes):
@@ -264,7 +264,8 @@ class CreateResponse:
         return await self._replayed(asked, stored)
 
     async def _replayed(self, asked: _Asked, stored: StoredResponse) -> Response:
-        """A stored response in the form that was asked for."""
+        """A stored response in the form that was asked for. Raises ApiError 409 for one that is no answer."""
+        check_replayable(stored)
         if not asked.create.stream:
             return json_response(stored.response)
         if stored.task is not None:
@@ -278,11 +279,6 @@ def _at(turn: Turn, identifier: str) -> Turn:
     parsed = parse_id(identifier, "resp")
     assert parsed is not None
     return replace(turn, response_id=identifier, place=Place(parsed.chain, MAIN, parsed.turn))
-
-
-def _deleted() -> ApiError:
-    message = "The response to the first request with this Idempotency-Key was deleted."
-    return ApiError.conflict(message, code="idempotency_response_deleted")
 
 
 def _without_notes(create: CreateRequest) -> CreateRequest:

@@ -29,6 +29,7 @@ from hosting.streaming import (
     streams,
 )
 from hosting.tasks import use_scope
+from hosting.tasks.engine import current_engine
 
 __all__ = ["follow", "follow_response", "sse"]
 
@@ -103,7 +104,14 @@ async def follow(
             pause = min(pause * 1.5, _LONGEST_PAUSE)
         ending = None if row.found is None else await _ending(stream, row.found)
     except (EventStreamError, StorageError) as error:
-        _log.error("The events of %s after %d can't be read: %r", identifier, last, error)
+        stopping = current_engine().shutdown.is_set()  # then nothing is wrong: the client goes on at another process
+        _log.log(
+            logging.INFO if stopping else logging.ERROR,
+            "The events of %s after %d can't be read: %r",
+            identifier,
+            last,
+            error,
+        )
         ending = await _broken(turns, identifier, stream, last, error)
     if ending is not None and (ending["type"] == "error" or ending["sequence_number"] > after):
         yield [ending]

@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 
 _TOO_LONG = "The response took longer than a foreground request may. Use background mode for long runs."
 
+_NOT_STORED = "The response could not be stored."
+
 _LAST_WORDS = 2.0
 """Seconds that interrupted runs have to store their end when the process stops."""
 
@@ -82,8 +84,8 @@ class ForegroundTurn:
                     await self._end_cancelled(emit)
                     traced.ended(self.answer.response["status"], self.answer.response.get("usage"))
                     raise
-                if not await _to_its_end(self._commit()):
-                    await emit(self.answer.fail(message="The response could not be stored."))
+                if (why_not := await _to_its_end(self._commit())) is not None:
+                    await emit(self.answer.fail(message=why_not))
                 traced.ended(self.answer.response["status"], self.answer.response.get("usage"))
             await emit([self.answer.terminal()])
             return self.answer.response
@@ -118,26 +120,29 @@ class ForegroundTurn:
         await self._commit()
         await emit([self.answer.terminal()])
 
-    async def _commit(self) -> bool:
-        """Store the turn; False when that is not possible (logged). Tried twice: a commit is safe to repeat."""
+    async def _commit(self) -> str | None:
+        """Store the turn; what its client reads when that is not possible (logged). Tried twice: a commit is safe to repeat."""
         if self.commit is None:
-            return True
+            return None
         try:
             record = self.answer.record()
         except (TypeError, ValueError) as error:  # the app put something into the session that can't be read back
             _log.error("The session after %s can't be stored: %s", self.response_id, telemetry.describe(error))
-            return False
+            return _NOT_STORED
         for attempt in (1, 2):
             try:
                 await self.commit(record)
             except StorageError as error:
                 _log.error("Commit %d of 2 of %s failed: %s", attempt, self.response_id, telemetry.describe(error))
-            except (ConversationLocked, ConversationNotFound):
+            except ConversationNotFound:
+                _log.info("%s: its conversation was deleted while it ran", self.response_id)
+                return "The conversation is no longer there."
+            except ConversationLocked:
                 _log.error("%s has lost its conversation, it can't be stored there", self.response_id)
-                return False
+                return "Another turn has taken over the conversation."
             else:
-                return True
-        return False
+                return None
+        return _NOT_STORED
 
     def stop(self, run: "asyncio.Task[Json]", cause: StopCause) -> None:
         """Have the run end: it is told, and cancelled when its time for that is over."""
@@ -150,7 +155,7 @@ class ForegroundTurn:
             asyncio.get_running_loop().call_later(seconds, run.cancel)
 
 
-async def _to_its_end(commit: Coroutine[Any, Any, bool]) -> bool:
+async def _to_its_end[T](commit: Coroutine[Any, Any, T]) -> T:
     """The answer is complete: a client that goes now does not undo it."""
     task = asyncio.ensure_future(commit)
     try:

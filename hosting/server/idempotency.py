@@ -5,10 +5,10 @@ import time
 
 from hosting.responses import ApiError
 from hosting.server.http import Request
-from hosting.state import Turn
+from hosting.state import StoredResponse, Turn
 from hosting.state.idempotency import ABANDONED, Claim, IdempotencyKeys
 
-__all__ = ["RepeatableRequest", "body_digest"]
+__all__ = ["RepeatableRequest", "body_digest", "check_replayable", "response_deleted"]
 
 _LONGEST_KEY = 255
 
@@ -77,3 +77,20 @@ class RepeatableRequest:
                 "This Idempotency-Key was used with another request body.", code="idempotency_key_reused"
             )
         return claim
+
+
+def response_deleted() -> ApiError:
+    """409: there is nothing to give, and the request is not run a second time."""
+    message = "The response to the first request with this Idempotency-Key was deleted."
+    return ApiError.conflict(message, code="idempotency_response_deleted")
+
+
+def check_replayable(stored: StoredResponse) -> None:
+    """Raises ApiError 409 for a response that was cancelled because its client had gone: its end is no answer to the request,
+    and as a 200 would be taken for one."""
+    if not stored.response["background"] and stored.response["status"] == "cancelled":
+        message = (
+            "The first request with this Idempotency-Key was cancelled, because its client went away before the end. Use "
+            "another key to run it again, or `background` for a run that outlives its connection."
+        )
+        raise ApiError.conflict(message, code="idempotency_response_cancelled")

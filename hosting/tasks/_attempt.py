@@ -12,6 +12,7 @@ from hosting.tasks._caller import use_scope
 from hosting.tasks._codec import JSONValue
 from hosting.tasks._context import DEFERRED, TaskContext
 from hosting.tasks._held import Held
+from hosting.tasks._helping import helping
 from hosting.tasks._keeper import Keeper
 from hosting.tasks._metadata import TaskMetadata
 from hosting.tasks._outcome import CANCELLED, Outcome, completed, exhausted_dict, failed
@@ -140,7 +141,7 @@ class Attempt:
 
     async def _call(self, context: TaskContext[Any]) -> "asyncio.Task[Any] | None":
         """Run the handler until it ends; None when it had to be stopped, whatever it then did."""
-        with use_scope(self._key.scope):
+        with use_scope(self._key.scope), helping(self._engine):
             handler = asyncio.create_task(
                 cast("Coroutine[Any, Any, Any]", self._declared.handler(context)), name=f"task {self._key.task_id}"
             )

@@ -14,6 +14,7 @@ from hosting.tasks._attempt_rows import AttemptRows, load_rows
 from hosting.tasks._attempt_writes import TerminalRows
 from hosting.tasks._context import TaskContext
 from hosting.tasks._events import CancelInput, DeleteTask, TakeLease
+from hosting.tasks._helping import Helper
 from hosting.tasks._options import TaskOptions
 from hosting.tasks._outcome import CANCELLED, Outcome
 from hosting.tasks._record import Record, Slot
@@ -217,14 +218,17 @@ class Engine:
         rows = await self.store.query(key.partition, first, last, documents=())
         return max((int(str(row.fields["seq"])) for row in rows), default=None)
 
-    async def wait(self, key: Key, input_id: str, seq: int, *, fresh: bool = False) -> Outcome:
+    async def wait(
+        self, key: Key, input_id: str, seq: int, *, fresh: bool = False, helper: Helper | None = None
+    ) -> Outcome:
         """Wait for an input to end: woken at once by an attempt in this process, else by looking, ever less often. `fresh`:
-        it was accepted a moment ago, so that looking at once is not worth it.
+        it was accepted a moment ago, so that looking at once is not worth it. With a `helper`, what nobody takes up is run
+        here.
 
         Raises TaskDeferred when the attempt in this process gave the work back, TaskFailed when the outcome is no longer
         kept, StorageDenied and CorruptValue. An outage of storage is waited out.
         """
-        return await wait_for_outcome(self, key, input_id, seq, fresh=fresh)
+        return await wait_for_outcome(self, key, input_id, seq, fresh=fresh, helper=helper)
 
     # --- the end -------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ METADATA_BYTES = 1024 * 1024
 
 _SHORTEST = 0.01
 """Seconds: what is done over and over in such a pause must leave time for anything else."""
-_PAUSES = frozenset({"lease", "control", "poll_first", "poll_last", "unknown_task"})
+_PAUSES = frozenset({"lease", "control", "poll_first", "poll_last", "unknown_task", "help_after"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,10 @@ class TaskOptions:
 
     poll_last: timedelta = timedelta(seconds=1)
     """Longest such pause; pauses grow by half each time. Longer: fewer reads for long runs, later news of their end."""
+
+    help_after: timedelta = timedelta(seconds=2)
+    """How long a handler that waits for another task leaves that to others; then it is run where the handler runs. Shorter:
+    less waiting when all places are taken by those that wait; longer: work is spread better over the instances."""
 
     commit_patience: timedelta = timedelta(minutes=5)
     """How long a finished attempt keeps trying to store its outcome while storage is away. The lease is renewed meanwhile;

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hosting.storage import Entity
 from hosting.tasks._codec import JSONValue
+from hosting.tasks._helping import current_helper
 from hosting.tasks._metadata import MetadataSpaces, TaskMetadata
 from hosting.tasks._rows import Key, task_rows_range
 
@@ -85,10 +86,10 @@ class TaskRun[Output]:
 
         Cancelling the wait (a timeout, say) has no effect on the run or on other waits. Raises TaskFailed, TaskCancelled,
         and TaskDeferred when the attempt in this process gave the work back: then another process goes on, and waiting
-        again finds its result.
+        again finds its result. Inside a task, what nobody takes up for `TaskOptions.help_after` is run in this process.
         """
         fresh, self._fresh = self._fresh, False
-        outcome = await self._engine.wait(self._key, self._input_id, self._seq, fresh=fresh)
+        outcome = await self._engine.wait(self._key, self._input_id, self._seq, fresh=fresh, helper=current_helper())
         self._queued = False
         return cast("Output", outcome.value(self._declared.output))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hosting.read_budget import read_at_most
 from hosting.storage import StorageUnavailable
 from hosting.tasks._exceptions import TaskDeferred
+from hosting.tasks._helping import Helper
 from hosting.tasks._outcome import Outcome
 from hosting.tasks._record import slots
 from hosting.tasks._rows import Key
@@ -27,11 +28,13 @@ _EXPIRED = Outcome(
 )
 
 
-async def wait_for_outcome(engine: "Engine", key: Key, input_id: str, seq: int, *, fresh: bool) -> Outcome:
+async def wait_for_outcome(
+    engine: "Engine", key: Key, input_id: str, seq: int, *, fresh: bool, helper: Helper | None = None
+) -> Outcome:
     """See `Engine.wait`."""
     pause, longest = engine.options.poll_first.total_seconds(), engine.options.poll_last.total_seconds()
     mine = engine.waiters.add(key, seq)
-    looks = 0
+    looks, look_after_it = 0, engine.clock.now() + engine.options.help_after.total_seconds()
     try:
         while True:
             try:
@@ -44,6 +47,8 @@ async def wait_for_outcome(engine: "Engine", key: Key, input_id: str, seq: int, 
                     if found is None and looks % 8 == 0 and not await _is_open(engine, key, seq):
                         # Ended between the two looks, or long ago.
                         found = await engine.outcome(key, input_id, seq) or _EXPIRED
+                    if found is None and helper is not None and engine.clock.now() >= look_after_it:
+                        look_after_it = engine.clock.now() + await helper.look(key)
                 if found is not None:
                     return found
             except StorageUnavailable as error:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from hosting.responses.builders import ResponseEventStream
+from hosting.server import handler_answer
 from hosting.server.background import BackgroundResponses
 from hosting.state import Turns
 from hosting.state.conversations import Conversations
@@ -101,3 +102,28 @@ async def test_a_turn_that_has_read_its_conversation_again_is_found_by_its_key(m
         await world.ended(made["id"])
         assert (await world.create(**body))["id"] == made["id"]
         assert handler.runs == 1
+
+
+async def test_one_whose_client_hung_up_is_no_answer_and_is_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK repeats a request that has timed out: an empty response with status 200 would be taken for its answer."""
+    monkeypatch.setattr(handler_answer, "_WIND_DOWN", 0.05)
+    handler = Waiting()
+    async with serve(handler) as world:
+        gone = asyncio.Event()
+        first = asyncio.create_task(world.post(headers=KEY, disconnected=gone.wait))
+        await until(lambda: handler.runs == 1)
+        gone.set()
+        assert (await first).status == 499
+        again = await world.post(headers=KEY)
+        assert parsed(again, 409)["error"]["code"] == "idempotency_response_cancelled"
+        assert again.headers["x-should-retry"] == "false"
+        assert handler.runs == 1
+
+
+async def test_one_that_was_cancelled_by_its_client_is_given_again() -> None:
+    handler = Waiting()
+    async with serve(handler) as world:
+        made = await world.create(background=True, headers=KEY)
+        await until(lambda: handler.runs == 1)
+        cancelled = await world.cancel(made["id"])
+        assert await world.create(background=True, headers=KEY) == cancelled
