@@ -114,8 +114,15 @@ async def test_one_whose_client_hung_up_is_no_answer_and_is_not_run_again(monkey
         await until(lambda: handler.runs == 1)
         gone.set()
         assert (await first).status == 499
+        codes: list[str] = []
+
+        async def stored() -> bool:
+            codes.append(parsed(await world.post(headers=KEY), 409)["error"]["code"])
+            return codes[-1] != "idempotency_key_in_use"
+
+        await until(stored)  # its end is stored after its client has gone
         again = await world.post(headers=KEY)
-        assert parsed(again, 409)["error"]["code"] == "idempotency_response_cancelled"
+        assert parsed(again, 409)["error"]["code"] == codes[-1] == "idempotency_response_cancelled"
         assert again.headers["x-should-retry"] == "false"
         assert handler.runs == 1
 
