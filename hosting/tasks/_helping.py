@@ -62,7 +62,7 @@ class Helper:
         waited = engine.clock.now() - since  # below 0 while somebody has the lease, or it is not due yet
         if waited < patience:
             return patience - waited
-        if self._busy is None or self._busy.done():
+        if self._busy is None or self._busy.done():  # asked again: of several waits another may have been faster
             # In a context of its own: it is no part of what its caller reads, traces and answers for.
             attempt = self._attempt(key, record.activation)
             self._busy = asyncio.create_task(attempt, name=f"help {key.task_id}", context=Context())
