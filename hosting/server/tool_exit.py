@@ -1,7 +1,7 @@
-"""A tool that calls `sys.exit()`, or lets out a GeneratorExit, fails, and no more than that.
+"""A tool that calls `sys.exit()` fails, and no more than that.
 
-agent-framework runs tools in tasks of their own. asyncio lets a SystemExit out of a task end the whole process, with all that
-others run in it, and a GeneratorExit is no Exception that anybody waits for. So they are caught where the tool is called.
+agent-framework runs tools in tasks of their own, and asyncio lets a SystemExit out of a task end the whole process, with all
+that others run in it. So it is caught where the tool is called.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,5 +18,5 @@ class NoExit(FunctionMiddleware):
     async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[Any]]) -> None:
         try:
             await call_next()
-        except (SystemExit, GeneratorExit) as error:
-            raise RuntimeError(f"the tool {context.function.name!r} raised {type(error).__name__}") from error
+        except SystemExit as error:
+            raise RuntimeError(f"the tool {context.function.name!r} called sys.exit()") from error
