@@ -1,7 +1,7 @@
 #!/bin/sh
 # Is the app at this address fit for users? `infra/smoke.sh https://func-<...>.azurewebsites.net`, with a key of the app in
 # SMOKE_API_KEY: best of a tenant that does nothing else. A pipeline runs it after each deployment, and you can. With
-# SMOKE_REVISION, what revision.txt said at the deployment, it waits for that version first, ten minutes at most.
+# SMOKE_REVISION, what revision.txt said at the deployment, it asks for that version first, 120 times, five seconds apart.
 set -eu
 
 base="${1:?the address of the app}"

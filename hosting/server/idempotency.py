@@ -60,10 +60,12 @@ class RepeatableRequest:
         return claim.response_id
 
     async def move(self, response_id: str, to: str) -> None:
-        """The turn that the key was claimed for gets another id before it is accepted. Raises StorageError."""
+        """The turn that the key was claimed for gets another id before it is accepted. If the process dies between the two, a
+        repeat accepts it under the new one. Raises StorageError."""
         claim = await self._claims.find(self._key) if self._key else None
-        if claim is not None and claim.response_id == response_id:
-            await self._claims.take_over(self._key, claim, to, claim.claimed_at)
+        if claim is None or claim.response_id != response_id:
+            return
+        if await self._claims.take_over(self._key, claim, to, claim.claimed_at):
             self._moved = to
 
     async def release(self, turn: Turn) -> None:

@@ -141,7 +141,7 @@ resource site 'Microsoft.Web/sites@2024-11-01' = {
             // The platform's default for Python is 1: every open stream would then keep an instance to itself. A turn
             // waits for its model nearly all of its time, so one event loop serves many; memory is what bounds them.
             // 16 turns with 16 MiB of bodies and history each are 256 MiB, at which a process takes no more
-            // (HOSTING_MAX_WORKING_BYTES): 1.1 GB of 2048 MB at the worst. With 512 MB instances take 4, and lower that
+            // (HOSTING_MAX_WORKING_BYTES): 1.1 GB of 2048 MB, as measured. With 512 MB instances take 4, and lower that
             // setting to a quarter. An agent that computes instead of waiting wants less, down to 1.
             perInstanceConcurrency: httpConcurrency
           }

@@ -20,7 +20,7 @@ _FOREIGN = {
         "|".join(
             (
                 r"(?<![\w./$}-])/wo" + r"rk/",
-                "/tmp/scr" + "atch",
+                "/tm" + "p/scratch",
                 r"(?<![\w./$}-])/ro" + r"ot/",
                 r"~/\.py" + "env",
                 "/opt/py" + "pi",
