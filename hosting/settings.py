@@ -35,8 +35,9 @@ class Settings(BaseModel):
     must end all the same. What takes longer belongs into the background."""
 
     max_recoveries: int = Field(50, alias="HOSTING_MAX_RECOVERIES", ge=0)
-    """How often a background response is run again after its process died. Deployments and scale-in count too, so it is not
-    small; without it, input that kills every process that works on it would go round for ever."""
+    """How often a background response is run again after its process died without giving the work back. A deployment may
+    kill processes so, and each one also takes its innocent neighbours along: so it is not small. Without it, input that kills
+    every process that works on it would go round for ever."""
 
     request_body_seconds: float = Field(60.0, alias="HOSTING_REQUEST_BODY_SECONDS", gt=0, le=3600)
     """Longest time for a body to arrive, in seconds: a client that sends a byte now and then must not keep a place for ever.

@@ -75,7 +75,7 @@ async def erase_scope(account: Account, scope: str, *, yes: bool) -> int:
 def _heading(line: ResponseLine | ConversationLine) -> str:
     if isinstance(line, ConversationLine):
         return _CONVERSATION.format("CONVERSATION", "CREATED", "TURNS")
-    return _RESPONSE.format("RESPONSE", "STATUS", "CREATED", "RECOVERIES", "TASK", "CONVERSATION")
+    return _RESPONSE.format("RESPONSE", "STATUS", "CREATED", "CRASHES", "TASK", "CONVERSATION")
 
 
 def _row(line: ResponseLine | ConversationLine) -> str:
@@ -86,7 +86,7 @@ def _row(line: ResponseLine | ConversationLine) -> str:
         line.id,
         _text(line.status),
         _time(line.created_at),
-        _text(line.recoveries),
+        _text(line.crashes),
         task,
         _text(line.conversation),
     )

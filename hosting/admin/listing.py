@@ -27,8 +27,8 @@ class ResponseLine:
     conversation: str | None
     task: str | None
     """The id of the task that runs it; None for one that ran with its request."""
-    recoveries: int | None
-    """How many runs of it have died, while it runs."""
+    crashes: int | None
+    """How many processes have died at it, while it runs. Those that stopped in order are not among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,11 @@ async def _pages(
 
 async def _response(engine: Engine, scope: str, row: Entity) -> ResponseLine:
     status, task = _text(row, "status"), _text(row, "task")
-    recoveries = await _recoveries(engine, Key(scope, task), row) if task is not None and status in RUNNING else None
-    return ResponseLine(_id(row), status, await _created(engine, row), _text(row, "conversation"), task, recoveries)
+    crashes = await _crashes(engine, Key(scope, task), row) if task is not None and status in RUNNING else None
+    return ResponseLine(_id(row), status, await _created(engine, row), _text(row, "conversation"), task, crashes)
 
 
-async def _recoveries(engine: Engine, key: Key, row: Entity) -> int | None:
+async def _crashes(engine: Engine, key: Key, row: Entity) -> int | None:
     try:
         record = await engine.record(key)
     except (CorruptValue, ValueError, TypeError, LookupError):  # a broken row is no reason to show no other
@@ -91,7 +91,7 @@ async def _recoveries(engine: Engine, key: Key, row: Entity) -> int | None:
     # A task of several turns counts for the one that is at work.
     if record is None or record.active is None or record.active.seq != row.fields.get("seq"):
         return None
-    return record.recovery_count
+    return record.crashes
 
 
 async def _created(engine: Engine, row: Entity) -> int | None:

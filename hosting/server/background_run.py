@@ -202,8 +202,9 @@ class BackgroundRun:
         await self._progress.write(snapshot)
 
     def _may_run_again(self) -> bool:
-        if self._ctx.recovery_count > self._max_recoveries:
-            _log.error("%s is given up: %d runs of it have died", self._id, self._ctx.recovery_count)
+        crashes = current_engine().crashes(self._ctx)
+        if crashes > self._max_recoveries:
+            _log.error("%s is given up: %d processes have died at it", self._id, crashes)
             return False
         return self._resilient
 

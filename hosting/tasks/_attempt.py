@@ -66,6 +66,11 @@ class Attempt:
         """The live metadata, for handles in this process."""
         return self._writes.metadata.get("")
 
+    @property
+    def crashes(self) -> int:
+        """How many attempts before this one ended without a word."""
+        return self._held.record.crashes
+
     def runs(self, context: TaskContext[Any]) -> bool:
         return self._context is context
 

@@ -83,7 +83,7 @@ class TaskContext[Input]:
         self.retry_attempt = retry_attempt
         """0 on the first try. Counts handler failures, not crashes; survives them."""
         self.recovery_count = recovery_count
-        """How many attempts at this input ended without a word (crash, deferral); 0 again for the next input."""
+        """How many attempts at this input ended without an outcome (crash, deferral); 0 again for the next input."""
         self.is_steered_turn = is_steered_turn
         """Whether this input waited behind another turn; stays true when it is recovered."""
         self.cancel = cancel or asyncio.Event()

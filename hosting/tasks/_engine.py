@@ -143,10 +143,16 @@ class Engine:
         It is called when the handler has ended (not before a retry or a deferral), and once more, with the conflict, when
         one of these rows did not fit.
         """
+        self._attempt_of(context).add_terminal_rows(rows)
+
+    def crashes(self, context: TaskContext[Any]) -> int:
+        """How many processes have died at the input of `context`. Those that stopped in order are not among them."""
+        return self._attempt_of(context).crashes
+
+    def _attempt_of(self, context: TaskContext[Any]) -> Attempt:
         for attempt in self._attempts.values():
             if attempt.runs(context):
-                attempt.add_terminal_rows(rows)
-                return
+                return attempt
         raise RuntimeError("this context belongs to no running attempt of this process")
 
     # --- steering from outside -----------------------------------------------------------------------------------

@@ -51,6 +51,9 @@ class Record:
     begun: bool = False
     """An attempt at the active input has begun and has not said how it ended."""
     recovery_count: int = 0
+    """Attempts at the active input that ended without an outcome: processes that died, and those that gave the work back."""
+    crashes: int = 0
+    """Those of them that ended without a word: the lease lapsed. Only they are a sign that the input kills processes."""
     retry_attempt: int = 0
     not_before: float = 0.0
     """End of the back-off before the next attempt."""

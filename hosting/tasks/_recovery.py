@@ -22,7 +22,7 @@ __all__ = ["ScanReport", "scan"]
 _log = logging.getLogger("hosting.tasks")
 
 _OFTEN = 3
-"""Recoveries from which a task is named in the log. A kill or a deployment makes one."""
+"""Deaths from which a task is named in the log. One that a neighbour brought about, and a second one, may be chance."""
 _NAMED = 20
 """How many of them a scan names, the worst first: after a bad day there may be thousands."""
 
@@ -36,10 +36,10 @@ class ScanReport:
     removed: int = 0
     oldest_waiting: float = 0.0
     """Longest time, in seconds, that a task has waited for somebody to take its lease."""
-    most_recoveries: int = 0
+    most_crashes: int = 0
     """Of a task that has not ended."""
     often: list[tuple[int, Key, str]] = field(default_factory=list[tuple[int, Key, str]])
-    """Tasks that have not ended and were recovered often: how often, which, their declared name."""
+    """Tasks that have not ended and at which processes have died often: how often, which, their declared name."""
 
 
 async def scan(engine: Engine) -> ScanReport:
@@ -65,10 +65,10 @@ async def scan(engine: Engine) -> ScanReport:
             found[entry.key].append(entry)
         report.rows += len(rows)
         await asyncio.gather(*(look(key, entries) for key, entries in found.items()))
-    backlog.found(report.rows, report.oldest_waiting, report.most_recoveries)
+    backlog.found(report.rows, report.oldest_waiting, report.most_crashes)
     for times, key, name in heapq.nlargest(_NAMED, report.often, key=lambda task: task[0]):
-        about = {**key.log_fields(), "task_name": name, "recoveries": times}
-        _log.warning("task %s: taken up again %d times, and it has not ended", key.task_id, times, extra=about)
+        about = {**key.log_fields(), "task_name": name, "crashes": times}
+        _log.warning("task %s: %d processes have died at it, and it has not ended", key.task_id, times, extra=about)
     if report.driven or report.removed:
         _log.info("recovery scan: %d index rows, %d driven, %d removed", report.rows, report.driven, report.removed)
     return report
@@ -87,9 +87,9 @@ async def _look(engine: Engine, key: Key, entries: list[IndexEntry], report: Sca
         if since is not None:
             # Before the driver: whether one can be started says nothing about when somebody comes.
             report.oldest_waiting = max(report.oldest_waiting, now - since)
-            report.most_recoveries = max(report.most_recoveries, record.recovery_count)
-            if record.recovery_count >= _OFTEN:
-                report.often.append((record.recovery_count, key, record.name))
+            report.most_crashes = max(report.most_crashes, record.crashes)
+            if record.crashes >= _OFTEN:
+                report.often.append((record.crashes, key, record.name))
         if since is not None and now - since > patience and await engine.drive(key, record):
             report.driven += 1
             instruments().redriven.add(1, {"hosting.task.name": record.name})

@@ -138,6 +138,7 @@ def _with_active(record: Record, slot: Slot | None) -> Record:
         active=slot,
         begun=False,
         recovery_count=0,
+        crashes=0,
         retry_attempt=0,
         not_before=0.0,
         turn_started_at=None,
@@ -166,6 +167,7 @@ def _take_lease(record: Record, event: TakeLease) -> Transition | Refused:
         lease_owner=event.owner,
         lease_expires=event.now + event.seconds,
         recovery_count=record.recovery_count + (1 if record.begun else 0),
+        crashes=record.crashes + (1 if record.lease_owner is not None else 0),  # whoever lives gives its lease back
         begun=True,
         not_before=0.0,
         turn_started_at=event.now if record.turn_started_at is None else record.turn_started_at,

@@ -66,10 +66,10 @@ class Backlog:
     def __init__(self) -> None:
         self._found: tuple[float, int, float, int] | None = None
 
-    def found(self, inputs: int, oldest_waiting: float, most_recoveries: int) -> None:
+    def found(self, inputs: int, oldest_waiting: float, most_crashes: int) -> None:
         """A scan came to its end: how many inputs have not ended, for how many seconds one of them has waited for a process
-        to take it up, and how often one was taken up again. The largest of each; 0 for none."""
-        self._found = time.monotonic(), inputs, oldest_waiting, most_recoveries
+        to take it up, and how many processes have died at one. The largest of each; 0 for none."""
+        self._found = time.monotonic(), inputs, oldest_waiting, most_crashes
 
     def inputs(self, _: CallbackOptions) -> Iterable[Observation]:
         return [Observation(found[1]) for found in self._news()]
@@ -77,7 +77,7 @@ class Backlog:
     def oldest_waiting(self, _: CallbackOptions) -> Iterable[Observation]:
         return [Observation(found[2]) for found in self._news()]
 
-    def most_recoveries(self, _: CallbackOptions) -> Iterable[Observation]:
+    def most_crashes(self, _: CallbackOptions) -> Iterable[Observation]:
         return [Observation(found[3]) for found in self._news()]
 
     def _news(self) -> list[tuple[float, int, float, int]]:
@@ -142,10 +142,10 @@ class Instruments:
             "Longest time that a task, of all instances, has waited for a process to take it up.",
         )
         meter.create_observable_gauge(
-            "hosting.task.most_recoveries",
-            [backlog.most_recoveries],
-            "{recovery}",
-            "How often, at most, a task that has not ended was taken up again after an attempt that did not say how it ended.",
+            "hosting.task.most_crashes",
+            [backlog.most_crashes],
+            "{crash}",
+            "How many processes, at most, have died at a task that has not ended.",
         )
         self.append_delay = seconds(
             "hosting.stream.append.delay", "From the emit of the oldest event of an append to its being stored.", _QUICK

@@ -79,10 +79,10 @@ customMetrics
     name: 'poison'
     source: 'app'
     severity: 2
-    says: 'How often one unfinished background run was taken up again: it may kill each process that works on it. The log names it.'
+    says: 'How many processes have died at one unfinished background run: it may kill each one that works on it. The log names it.'
     query: '''
 customMetrics
-| where name == "hosting.task.most_recoveries"
+| where name == "hosting.task.most_crashes"
 | summarize value = coalesce(max(valueSum), 0.0)
 '''
     operator: 'GreaterThanOrEqual'

@@ -35,7 +35,7 @@ async def test_responses_are_listed_with_what_is_known_of_them(world: AdminWorld
             "created_at": 1_700_000_000,
             "conversation": "conv_1",
             "task": None,
-            "recoveries": None,
+            "crashes": None,
         },
         begun: {
             "id": begun,
@@ -43,7 +43,7 @@ async def test_responses_are_listed_with_what_is_known_of_them(world: AdminWorld
             "created_at": 1_700_000_001,
             "conversation": None,
             "task": begun,
-            "recoveries": 0,
+            "crashes": 0,
         },
     }
 
@@ -67,9 +67,9 @@ async def test_the_processes_that_died_of_a_run_are_counted(world: AdminWorld) -
     key = Key(ONE, begun)
     entity = await world.store.get(key.partition, key.record_row)
     assert entity is not None
-    fields = {**entity.fields, "recovery_count": 7}
+    fields = {**entity.fields, "crashes": 7}
     await world.store.commit(key.partition, [Replace(key.record_row, fields, {}, entity.etag)])
-    assert [line.recoveries for line in await responses(world, running=True)] == [7]
+    assert [line.crashes for line in await responses(world, running=True)] == [7]
 
 
 async def test_a_broken_row_hides_no_other(world: AdminWorld) -> None:

@@ -95,7 +95,7 @@ async def test_input_that_kills_its_processes_is_not_run_again_once_it_is_cancel
         assert worker.entered == 2
         await world.kill()
         [line] = [line async for line in list_responses(operator(world).engine, SCOPE, running=True)]
-        assert (line.id, line.recoveries) == (identifier, 1)
+        assert (line.id, line.crashes) == (identifier, 1)
         await cancel(operator(world), SCOPE, identifier)
         await world.restart()
         await world.at_rest(identifier)

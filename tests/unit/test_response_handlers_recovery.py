@@ -265,6 +265,29 @@ async def test_a_response_that_kills_every_process_is_given_up() -> None:
         assert len(contexts) == 3
 
 
+async def test_processes_that_stop_in_order_do_not_use_up_a_run() -> None:
+    """Deployments and scale-in: a run of many hours lives through any number of them."""
+    contexts: list[Any] = []
+
+    async def handler(request: Any, context: Any, signal: Any) -> AsyncIterator[Event]:
+        contexts.append(context)
+        stream = ResponseEventStream(response_id=context.response_id)
+        yield stream.emit_created()
+        if len(contexts) < 4:
+            await asyncio.Event().wait()
+        yield stream.emit_in_progress()
+        yield stream.emit_completed()
+
+    async with serve(handler, resilient_background=True, env={"HOSTING_MAX_RECOVERIES": "0"}) as world:
+        made = await world.create("hi", background=True)
+        for life in (1, 2, 3):
+            await until(lambda life=life: len(contexts) == life)
+            await world.stop()
+            await world.restart()
+        assert (await world.ended(made["id"]))["status"] == "completed"
+        assert [context.is_recovery for context in contexts] == [False, True, True, True]
+
+
 async def test_the_second_run_sees_the_same_request() -> None:
     handler = Research(hang_in=1)
     async with serve(handler, resilient_background=True) as world:

@@ -175,6 +175,21 @@ def test_a_released_attempt_can_be_taken_up_at_once_and_counts_as_recovery():
     assert (record.generation, record.recovery_count, record.status) == (2, 1, "in_progress")
 
 
+def test_only_a_lease_that_lapsed_is_a_crash():
+    released = after(leased(), Release(1, 1), TakeLease(1, "v", 60))
+    assert (released.crashes, released.recovery_count) == (0, 1)
+    crashed = after(released, TakeLease(100, "w", 60))
+    assert (crashed.crashes, crashed.recovery_count) == (1, 2)
+
+
+def test_crashes_are_counted_across_retries_and_from_nothing_for_the_next_input():
+    crashed = after(leased(), TakeLease(100, "v", 60))
+    again = after(crashed, Retry(101, 2, 5), TakeLease(106, "v", 60))
+    assert again.crashes == 1
+    following = after(again, accept(107, input_id="b"), Finish(108, 3, "completed"), TakeLease(109, "v", 60))
+    assert following.crashes == 0
+
+
 def test_cancelling_the_active_input_marks_it_and_leaves_its_end_to_the_handler():
     record = after(leased(), CancelInput(1, 1))
     assert (record.cancel_requested, record.status) == (True, "in_progress")

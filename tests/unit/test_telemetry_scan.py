@@ -43,7 +43,7 @@ async def store() -> AsyncIterator[Store]:
 
 def told(recorder: Recorder) -> tuple[float, int]:
     """Oldest waiting, most recoveries."""
-    return recorder.point("hosting.task.oldest_waiting").value, recorder.point("hosting.task.most_recoveries").value
+    return recorder.point("hosting.task.oldest_waiting").value, recorder.point("hosting.task.most_crashes").value
 
 
 def without_driver(engine: TestEngine) -> None:
@@ -64,7 +64,7 @@ async def die_of_it(store: Store, clock: VirtualClock, times: int) -> None:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    return [vars(record) for record in caplog.records if "taken up again" in record.getMessage()]
+    return [vars(record) for record in caplog.records if "processes have died at it" in record.getMessage()]
 
 
 async def test_a_task_waits_for_as_long_as_its_driver_is_down_though_nothing_starts(
@@ -139,14 +139,14 @@ async def test_work_that_kills_its_process_shows_in_the_measurement_and_in_the_l
         caplog.clear()
         await healthy.recover()
         (record,) = warnings(caplog)
-        assert recorder.point("hosting.task.most_recoveries").value == 3
-        assert {name: record[name] for name in ("levelname", "name", "task", "task_name", "tenant", "recoveries")} == {
+        assert recorder.point("hosting.task.most_crashes").value == 3
+        assert {name: record[name] for name in ("levelname", "name", "task", "task_name", "tenant", "crashes")} == {
             "levelname": "WARNING",
             "name": SCAN,
             "task": "t-poison",
             "task_name": "scan.hanging",
             "tenant": current_scope(),
-            "recoveries": 3,
+            "crashes": 3,
         }
         assert "SECRET" not in caplog.text
 
@@ -161,7 +161,7 @@ async def test_work_that_was_recovered_twice_is_not_named_yet(
     await die_of_it(store, clock, 3)
     async with task_engine(store, clock=clock) as healthy:
         await healthy.recover()
-        assert recorder.point("hosting.task.most_recoveries").value == 2
+        assert recorder.point("hosting.task.most_crashes").value == 2
         assert warnings(caplog) == []
 
 
