@@ -4,11 +4,12 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from ._errors import CorruptValue, RowConflict, RowMissing, StorageError, StorageUnavailable
 from ._packing import Delete, Insert, Operation, Put, Replace, pack
 from ._seams import Blobs, RawEntity, RawOperation, Tables
-from ._values import SPILLED, TOKEN, decode_refs, has_spilled, inner_etag, outer_etag
+from ._values import SPILLED, TOKEN, BlobRef, decode_refs, encode_refs, has_spilled, inner_etag, outer_etag
 
 __all__ = ["Commit"]
 
@@ -21,12 +22,23 @@ _SUPERSEDED = "W/\"datetime'1601-01-01T00%3A00%3A00.0000000Z'\""
 """The etag of a version that was ours and is gone: well-formed, and no row's, so that a Replace with it conflicts."""
 
 
+class _Replaced(NamedTuple):
+    """What a transaction replaces: blobs that nothing refers to after it (`named`: of versions that an etag names;
+    `overwritten`: of whatever was there), and rows that need no delete."""
+
+    named: set[str]
+    overwritten: set[str]
+    absent: set[str]
+
+
 class Commit:
     """One call of `Store.commit`; used once.
 
-    Which blobs may be removed follows from two facts. A blob belongs to one call (its name says so), so a row refers to
-    it only if that call's transaction was applied. And the blobs of a replaced version were looked up before the
-    transaction: once a conditional operation is applied, the version that its etag names is gone for good.
+    Which blobs may be removed follows from three facts. A blob is written by one call (its name says so), so a row refers to
+    it only if that call's transaction was applied. The versions after that one may go on referring to it, as long as its
+    document does not change: so a version that does not is followed by none that does. And the blobs of a replaced version
+    were looked up before the transaction: once a conditional operation is applied, the version that its etag names is gone
+    for good.
     """
 
     def __init__(
@@ -48,18 +60,13 @@ class Commit:
 
     async def run(self) -> dict[str, str]:
         """Commit; returns the etag of each row written. See `Store.commit` for what is raised."""
-        looked, written = await asyncio.gather(self._look(), self._write_blobs(), return_exceptions=True)
-        if isinstance(looked, BaseException) or isinstance(written, BaseException):
-            await self._discard(self._own)  # no transaction was sent, so nothing refers to them
-            raise next(error for error in (looked, written) if isinstance(error, BaseException))
-        named, overwritten, absent = looked
+        named, overwritten, absent = await self._prepare()
         raw = [operation for operation in self._raw if operation.row not in absent]
         try:
             etags = await self._transact(raw)
         except RowConflict as conflict:
             etags = await self._read_back(conflict.row)
             if etags is None:
-                await self._discard(self._own)
                 raise
             # The old versions that were looked up without knowing their etag may be our own, from an earlier call.
             overwritten = set[str]()
@@ -70,8 +77,28 @@ class Commit:
         await self._discard(named | overwritten)
         return etags
 
-    async def _look(self) -> tuple[set[str], set[str], set[str]]:
-        """The blobs of versions that an etag names, those of whatever is overwritten, and rows that need no delete."""
+    async def _prepare(self) -> _Replaced:
+        """Look at what is replaced and write the blobs: at once, unless the look may spare some of them."""
+        spilling = {op.row for op in self._raw if SPILLED in op.properties}
+        sparing = any(
+            isinstance(op, Replace) and op.row in spilling and has_spilled(op.etag) for op in self._operations
+        )
+        try:
+            if sparing:
+                replaced, written = await self._look(), await self._write_blobs()
+            else:
+                replaced, written = await asyncio.gather(self._look(), self._write_blobs(), return_exceptions=True)
+            if isinstance(replaced, BaseException):
+                raise replaced
+            if isinstance(written, BaseException):
+                raise written
+        except Exception:
+            await self._discard(self._own)  # no transaction was sent, so nothing refers to them
+            raise
+        return replaced
+
+    async def _look(self) -> _Replaced:
+        """Read references of what is replaced, and go on using the blobs of documents that stay as they are."""
         unconditional = {op.row for op in self._operations if isinstance(op, Put) or _is_free_delete(op)}
         versions = {
             op.row: inner_etag(op.etag)
@@ -80,10 +107,30 @@ class Commit:
         }
         rows = [op.row for op in self._operations if op.row in unconditional or op.row in versions]
         found = await self._probe(rows)
-        named = {name for row, old in found.items() if old.etag == versions.get(row) for name in _blob_names(old)}
+        expected = {row: old for row, old in found.items() if old.etag == versions.get(row)}
+        named = {name for old in expected.values() for name in _blob_names(old)} - self._keep(expected)
         overwritten = {name for row, old in found.items() if row in unconditional for name in _blob_names(old)}
         absent = {op.row for op in self._operations if _is_free_delete(op) and op.row not in found}
-        return named, overwritten, absent
+        return _Replaced(named, overwritten, absent)
+
+    def _keep(self, replaced: dict[str, RawEntity]) -> set[str]:
+        """Refer to the blobs of the replaced versions that have what would be written anew; returns their names.
+
+        Only where an etag names the old version: then no other writer can take its blobs away unless this transaction fails.
+        """
+        kept: set[str] = set()
+        for n, operation in enumerate(self._raw):
+            old = replaced.get(operation.row)
+            if old is None or SPILLED not in operation.properties:
+                continue
+            before = _references(old)
+            refs = decode_refs(operation.properties[SPILLED], operation.row)
+            same = {name: before[name] for name, ref in refs.items() if name in before and before[name][1:] == ref[1:]}
+            for name, ref in same.items():
+                del self._own[refs[name].name]
+                kept.add(ref.name)
+            self._raw[n] = operation._replace(properties={**operation.properties, SPILLED: encode_refs(refs | same)})
+        return kept
 
     async def _write_blobs(self) -> None:
         results = await asyncio.gather(*(self._write(*blob) for blob in self._own.items()), return_exceptions=True)
@@ -118,7 +165,8 @@ class Commit:
         return {}
 
     async def _read_back(self, conflicting: str) -> dict[str, str] | None:
-        """After a conflict: the etags if our transaction was applied by an earlier attempt, None if it was not.
+        """After a conflict: the etags if our transaction was applied by an earlier attempt, None if it was not, or if it can't
+        be told any more. Removes those of our blobs that no row refers to.
 
         One row tells, as the transaction is atomic: preferably an inserted one (who would change it so soon?) that is
         not the one everybody fights for. Before blobs are thrown away, all rows that could refer to them are asked;
@@ -126,23 +174,26 @@ class Commit:
         """
         written = [op for op in self._raw if op.kind != "delete"]
         if not written:
-            return None
+            return None  # and no blob
         inserted = [op.row for op in self._operations if isinstance(op, Insert)]
         probe = next((row for row in inserted if row != conflicting), (inserted or [written[0].row])[0])
         asked = [op.row for op in written if self._in_doubt or op.row == probe or SPILLED in op.properties]
         found = await self._probe(asked)
-        if not any(self._is_ours(found.get(row)) for row in asked):
-            return None
-        found |= await self._probe([op.row for op in written if op.row not in asked])
-        etags = {op.row: _SUPERSEDED for op in written}
-        in_use: set[str] = set()
-        for row, raw in found.items():
-            if self._is_ours(raw):
-                etags[row] = outer_etag(raw.etag, spilled=SPILLED in raw.properties)
-                in_use |= _blob_names(raw)
-        # An earlier call with this token wrote its own copies; ours are not needed then.
+        ours = any(self._is_ours(found.get(row)) for row in asked)
+        if ours:
+            found |= await self._probe([op.row for op in written if op.row not in asked])
+        # Of a row that is not ours, too: if our answer was lost, it may be a successor of what we wrote, with our blobs. And
+        # an earlier call with this token wrote its own copies; ours are not needed then.
+        in_use = {name for raw in found.values() for name in _blob_names(raw)}
         await self._discard(self._own.keys() - in_use)
-        return etags
+        if not ours:
+            return None
+        current = {
+            row: outer_etag(raw.etag, spilled=SPILLED in raw.properties)
+            for row, raw in found.items()
+            if self._is_ours(raw)
+        }
+        return {op.row: current.get(op.row, _SUPERSEDED) for op in written}
 
     def _is_ours(self, raw: RawEntity | None) -> bool:
         return raw is not None and raw.properties.get(TOKEN) == self._token
@@ -169,7 +220,11 @@ def _is_free_delete(operation: Operation) -> bool:
 
 
 def _blob_names(raw: RawEntity) -> set[str]:
+    return {ref.name for ref in _references(raw).values()}
+
+
+def _references(raw: RawEntity) -> dict[str, BlobRef]:
     try:
-        return {ref.name for ref in decode_refs(raw.properties.get(SPILLED), raw.row).values()}
+        return decode_refs(raw.properties.get(SPILLED), raw.row)
     except CorruptValue:
-        return set()  # a broken row must stay deletable
+        return {}  # a broken row must stay deletable

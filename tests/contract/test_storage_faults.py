@@ -1,5 +1,6 @@
 """What holds when calls fail: before they were applied, after, or both. Over both twins, with a seam that breaks."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
@@ -167,6 +168,40 @@ async def test_old_blobs_of_a_replaced_version_go_also_when_the_answer_was_lost(
     await store.commit(partition, [Replace("a", {}, {"doc": LARGE}, old["a"])])
     assert len(await blobs_of(blobs, partition)) == 1
     assert (await store.query(partition, "", "~"))[0].documents == {"doc": LARGE}
+
+
+async def test_lost_answer_then_a_successor_that_keeps_our_blob_leaves_it_there(
+    store: Store, twin: Twin, partition: str
+) -> None:
+    # Applied, the answer lost, and before the repetition someone replaces our version and goes on using its blob.
+    class Succeeded(FaultyTables):
+        async def transact(self, partition: str, operations: Sequence[RawOperation]) -> list[str]:
+            if self.transactions == 1:
+                ours = await store.get(partition, "a")
+                assert ours is not None
+                await twin.store.commit(partition, [Replace("a", {"n": 2}, {"doc": LARGE}, ours.etag)])
+            return await super().transact(partition, operations)
+
+    succeeded = Succeeded(twin.tables)
+    succeeded.after = [StorageUnavailable("timeout")]
+    with pytest.raises(RowExists):  # nothing tells any more that it was ours
+        await Store(succeeded, twin.blobs).commit(partition, [Insert("a", {"n": 1}, {"doc": LARGE})])
+    entity = await store.get(partition, "a")
+    assert entity is not None
+    assert (entity.fields, entity.documents) == ({"n": 2}, {"doc": LARGE})
+    assert len(await blobs_of(twin.blobs, partition)) == 1
+
+
+async def test_of_two_successors_the_one_that_loses_takes_no_blob_from_the_other(store: Store, partition: str) -> None:
+    old = await store.commit(partition, [Insert("a", {"n": 0}, {"doc": LARGE})])
+    operations = [Replace("a", {"n": n}, {"doc": LARGE}, old["a"]) for n in (1, 2)]
+    results = await asyncio.gather(
+        *(store.commit(partition, [operation]) for operation in operations), return_exceptions=True
+    )
+    assert sorted(type(result).__name__ for result in results) == ["RowChanged", "dict"]
+    entity = await store.get(partition, "a")
+    assert entity is not None
+    assert entity.documents == {"doc": LARGE}
 
 
 async def test_when_both_answers_are_lost_it_is_unavailable_and_the_blobs_stay(

@@ -353,6 +353,36 @@ async def test_replace_put_and_delete_remove_the_blobs_of_the_old_version(twin: 
         assert (await read(store, partition, row)).documents == {"doc": LARGE}
 
 
+async def test_replace_sends_again_only_what_has_changed(twin: Twin, partition: str) -> None:
+    store = twin.store
+    etags = await store.commit(partition, [Insert("a", {}, {"doc": LARGE, "more": LARGE})])
+    before = await blobs_of(twin, partition)
+    first = store.meter.copy()
+    documents: dict[str, Json] = {"doc": LARGE, "more": LARGE + "!", "short": "x"}
+    await store.commit(partition, [Replace("a", {"n": 2}, documents, etags["a"])])
+    spent = store.meter - first
+    after = await blobs_of(twin, partition)
+    assert (len(after), len(set(before) & set(after))) == (2, 1)
+    assert (spent.table_reads, spent.table_writes, spent.blob_writes, spent.blob_deletes) == (1, 1, 1, 1)
+    assert (await read(store, partition, "a")).documents == documents
+
+
+async def test_a_document_that_stays_the_same_keeps_its_blob_through_many_versions(twin: Twin, partition: str) -> None:
+    etags = await twin.store.commit(partition, [Insert("a", {"n": 0}, {"doc": LARGE})])
+    for n in range(1, 4):
+        etags = await twin.store.commit(partition, [Replace("a", {"n": n}, {"doc": LARGE}, etags["a"])])
+    assert (await read(twin.store, partition, "a")).documents == {"doc": LARGE}
+    await twin.store.commit(partition, [Delete("a", etags["a"])])
+    assert await blobs_of(twin, partition) == []
+
+
+async def test_a_large_document_under_the_name_of_another_is_written(twin: Twin, partition: str) -> None:
+    etags = await twin.store.commit(partition, [Insert("a", {}, {"doc": LARGE, "more": LARGE + "!"})])
+    await twin.store.commit(partition, [Replace("a", {}, {"doc": LARGE + "!", "more": LARGE}, etags["a"])])
+    assert (await read(twin.store, partition, "a")).documents == {"doc": LARGE + "!", "more": LARGE}
+    assert len(await blobs_of(twin, partition)) == 2
+
+
 async def test_put_of_the_same_value_again_keeps_it_readable(twin: Twin, partition: str) -> None:
     for _ in range(3):
         await twin.store.commit(partition, [Put("a", {}, {"doc": LARGE})])
