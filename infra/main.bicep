@@ -184,6 +184,9 @@ param openAiEndpoint string = ''
 @description('Who gets an e-mail when something is wrong (modules/alerts.bicep). Empty: no alerts are made.')
 param alertEmail string = ''
 
+@description('Asks the app from five places of the world, every ten minutes from each, whether it answers. Each call is billed, and wakes an instance.')
+param availabilityTest bool = false
+
 @minValue(0)
 @description('Budget of the resource group a month, in the currency of the subscription: alertEmail is told at 80 and 100 percent. 0: none is made.')
 param budgetAmount int = 0
@@ -432,8 +435,33 @@ module alerts './modules/alerts.bicep' = if (!empty(alertEmail)) {
     email: alertEmail
     insightsName: monitoring.outputs.insightsName
     storageId: storage.outputs.id
+    schedulerId: useScheduler ? scheduler!.outputs.id : ''
     openAiId: makeModel ? openai!.outputs.id : ''
     openTelemetry: openTelemetry
+  }
+}
+
+module availability './modules/availability.bicep' = if (availabilityTest) {
+  name: 'availability'
+  scope: group
+  params: {
+    name: 'test-${token}'
+    location: location
+    tags: tags
+    insightsName: monitoring.outputs.insightsName
+    appUri: app.outputs.uri
+    receiversId: empty(alertEmail) ? '' : alerts!.outputs.receiversId
+  }
+}
+
+module workbook './modules/workbook.bicep' = if (openTelemetry) {
+  name: 'workbook'
+  scope: group
+  params: {
+    location: location
+    tags: tags
+    insightsName: monitoring.outputs.insightsName
+    environmentName: environmentName
   }
 }
 
@@ -471,6 +499,7 @@ output SERVICE_API_NAME string = app.outputs.name
 output SERVICE_API_URI string = app.outputs.uri
 output AZURE_STORAGE_ACCOUNT_NAME string = storage.outputs.name
 output APPLICATIONINSIGHTS_NAME string = monitoring.outputs.insightsName
+output AZURE_WORKBOOK_URL string = openTelemetry ? workbook!.outputs.url : ''
 output DURABLE_TASK_SCHEDULER_NAME string = useScheduler ? scheduler!.outputs.name : ''
 output DURABLE_TASK_HUB_NAME string = taskHub
 output AZURE_OPENAI_ENDPOINT string = makeModel ? openai!.outputs.endpoint : openAiEndpoint

@@ -9,6 +9,9 @@ Write-Output ''
 Write-Output "The app:        $env:SERVICE_API_URI"
 Write-Output "OpenAI clients: base_url=$env:SERVICE_API_URI/v1"
 Write-Output "Is it up:       curl -i $env:SERVICE_API_URI/readiness   (the first call starts an instance)"
+if ($env:AZURE_WORKBOOK_URL) {
+    Write-Output "The workbook:   $env:AZURE_WORKBOOK_URL"
+}
 if (-not $env:HOSTING_API_KEYS -and -not $env:EASY_AUTH_CLIENT_ID) {
     Write-Output @'
 

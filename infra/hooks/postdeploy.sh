@@ -6,6 +6,9 @@ echo
 echo "The app:        ${SERVICE_API_URI:?run azd provision first}"
 echo "OpenAI clients: base_url=${SERVICE_API_URI}/v1"
 echo "Is it up:       curl -i ${SERVICE_API_URI}/readiness   (the first call starts an instance)"
+if [ -n "${AZURE_WORKBOOK_URL:-}" ]; then
+  echo "The workbook:   ${AZURE_WORKBOOK_URL}"
+fi
 if [ -z "${HOSTING_API_KEYS:-}" ] && [ -z "${EASY_AUTH_CLIENT_ID:-}" ]; then
   cat <<'TEXT'
 

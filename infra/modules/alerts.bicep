@@ -9,6 +9,9 @@ param insightsName string
 @description('The account of the state.')
 param storageId string
 
+@description('Empty: Azure Storage is the durable backend.')
+param schedulerId string
+
 @description('Empty: no model was made here.')
 param openAiId string
 
@@ -275,6 +278,18 @@ module platform './platform-alerts.bicep' = {
     tags: tags
     receiversId: receivers.id
     storageId: storageId
+    schedulerId: schedulerId
     openAiId: openAiId
   }
 }
+
+module health './health-alerts.bicep' = {
+  name: 'health-alerts'
+  params: {
+    name: name
+    tags: tags
+    receiversId: receivers.id
+  }
+}
+
+output receiversId string = receivers.id

@@ -210,9 +210,10 @@ resource scmPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@202
 resource appsettings 'Microsoft.Web/sites/config@2024-11-01' = {
   parent: site
   name: 'appsettings'
+  // Of two values of one name the later one stays: what is set here wins over EXTRA_SETTINGS, which come with the options.
   properties: union(
-    settings,
     options,
+    settings,
     empty(stateStorageName) ? {} : stateSettings,
     empty(schedulerEndpoint) ? storageBackendSettings : schedulerSettings,
     openTelemetry ? telemetrySettings : {},

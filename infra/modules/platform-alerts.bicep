@@ -1,4 +1,5 @@
-// Alerts on what the platform itself measures of storage and of the model: they need no telemetry and are not under its cap.
+// Alerts on what the platform itself measures of storage, of the scheduler and of the model: they need no telemetry and are not
+// under its cap.
 // docs/operations.md says what to do about each, under a heading of its name; tests/infra compares the two.
 param name string
 param tags object
@@ -8,6 +9,9 @@ param receiversId string
 
 @description('The account of the state.')
 param storageId string
+
+@description('Empty: Azure Storage is the durable backend.')
+param schedulerId string
 
 @description('Empty: no model was made here.')
 param openAiId string
@@ -53,6 +57,35 @@ var storageRules = [
     window: 'PT15M'
   }
 ]
+// What the smallest number of a quarter of an hour says is that the queue was never empty. A busy moment does not fire.
+var schedulerRules = [
+  {
+    name: 'scheduler-orchestrations'
+    severity: 2
+    says: 'Orchestrations that were ready all the time, and nobody took them up: the app is not woken, or not let in.'
+    resource: schedulerId
+    namespace: 'Microsoft.DurableTask/schedulers'
+    metric: 'OrchestratorPendingItems'
+    dimensions: []
+    aggregation: 'Minimum'
+    operator: 'GreaterThan'
+    threshold: 0
+    window: 'PT15M'
+  }
+  {
+    name: 'scheduler-activities'
+    severity: 2
+    says: 'Background runs that were ready all the time, and found no place: too few instances, or none.'
+    resource: schedulerId
+    namespace: 'Microsoft.DurableTask/schedulers'
+    metric: 'ActivityPendingItems'
+    dimensions: []
+    aggregation: 'Minimum'
+    operator: 'GreaterThan'
+    threshold: 0
+    window: 'PT15M'
+  }
+]
 var modelRules = [
   {
     name: 'model-throttled'
@@ -78,7 +111,7 @@ var modelRules = [
 ]
 
 resource alerts 'Microsoft.Insights/metricAlerts@2018-03-01' = [
-  for rule in concat(storageRules, empty(openAiId) ? [] : modelRules): {
+  for rule in concat(storageRules, empty(schedulerId) ? [] : schedulerRules, empty(openAiId) ? [] : modelRules): {
     name: '${name}-${rule.name}'
     location: 'global'
     tags: tags

@@ -8,10 +8,24 @@ from tests.unit.test_telemetry_docs import instrument_kinds
 
 from .bicep import ROOT, BicepFile, literal, load, members, text
 
-__all__ = ["ALERTS", "PLATFORM", "platform_rules", "queries_of", "query_rules", "rules_of", "unknown_names"]
+__all__ = [
+    "ALERTS",
+    "AVAILABILITY",
+    "HEALTH",
+    "PLATFORM",
+    "availability_rule",
+    "health_rules",
+    "platform_rules",
+    "queries_of",
+    "query_rules",
+    "rules_of",
+    "unknown_names",
+]
 
 ALERTS = load(ROOT / "infra" / "modules" / "alerts.bicep")
 PLATFORM = load(ROOT / "infra" / "modules" / "platform-alerts.bicep")
+HEALTH = load(ROOT / "infra" / "modules" / "health-alerts.bicep")
+AVAILABILITY = load(ROOT / "infra" / "modules" / "availability.bicep")
 
 _CODE = "".join(path.read_text() for path in (ROOT / "hosting").rglob("*.py"))
 # Of agent-framework's and of ours, made of a prefix and a name in the code.
@@ -35,7 +49,30 @@ def query_rules() -> list[dict[str, str]]:
 
 def platform_rules() -> list[dict[str, str]]:
     """Rules over metrics of the platform."""
-    return [*rules_of(PLATFORM, "storageRules"), *rules_of(PLATFORM, "modelRules")]
+    lists = ("storageRules", "schedulerRules", "modelRules")
+    return [rule for variable in lists for rule in rules_of(PLATFORM, variable)]
+
+
+def availability_rule() -> dict[str, str]:
+    """The one on calls from outside, as the others are."""
+    properties = members(members(AVAILABILITY.resources["alert"].body)["properties"])
+    return {
+        "name": "availability",
+        "source": "test",
+        "severity": text(properties["severity"]),
+        "operator": "GreaterThanOrEqual",
+        "threshold": text(members(properties["criteria"])["failedLocationCount"]),
+        "window": literal(properties["windowSize"]) or "",
+    }
+
+
+def health_rules() -> dict[str, set[str]]:
+    """Rules on what Azure says itself: the words of an event that each one takes."""
+    words = {"service-health": "serviceEvents", "resource-health": "states"}
+    return {
+        rule["name"]: {literal(item) or "" for item in HEALTH.variables[words[rule["name"]]].named_children}
+        for rule in rules_of(HEALTH, "rules")
+    }
 
 
 def queries_of(rule: Mapping[str, str]) -> list[str]:

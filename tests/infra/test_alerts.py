@@ -8,12 +8,13 @@ import pytest
 
 from tests.unit.test_telemetry_docs import instrument_kinds
 
-from .alerts import ALERTS, platform_rules, queries_of, query_rules, unknown_names
+from .alerts import ALERTS, availability_rule, health_rules, platform_rules, queries_of, query_rules, unknown_names
 from .bicep import ROOT, literal, load, members, text, walk
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()
-RULES = [*query_rules(), *platform_rules()]
+RULES = [*query_rules(), *platform_rules(), availability_rule()]
 BY_NAME = {rule["name"]: rule for rule in RULES}
+NAMES = [*BY_NAME, *health_rules()]
 QUERIES = [(rule["name"], query) for rule in query_rules() for query in queries_of(rule)]
 
 
@@ -71,12 +72,29 @@ def literal_of(variable: str) -> str:
 
 
 def test_alerts_of_the_platform_need_no_telemetry_and_look_at_what_is_deployed() -> None:
-    assert {rule["resource"] for rule in platform_rules()} == {"storageId", "openAiId"}
+    assert {rule["resource"] for rule in platform_rules()} == {"storageId", "schedulerId", "openAiId"}
     given = {name: text(node) for name, node in load(ROOT / "infra" / "main.bicep").modules["alerts"].arguments.items()}
     assert given["storageId"] == "storage.outputs.id"
+    assert given["schedulerId"] == "useScheduler ? scheduler!.outputs.id : ''"
     assert given["openAiId"] == "makeModel ? openai!.outputs.id : ''"
     loops = [text(node) for node in walk(load(ROOT / "infra/modules/platform-alerts.bicep").root)]
-    assert "concat(storageRules, empty(openAiId) ? [] : modelRules)" in loops
+    optional = ("empty(schedulerId) ? [] : schedulerRules", "empty(openAiId) ? [] : modelRules")
+    assert f"concat(storageRules, {', '.join(optional)})" in loops
+
+
+def test_alerts_on_the_scheduler_ask_for_metrics_that_it_has() -> None:
+    """Microsoft's page of its metrics (microsoft-durabletask-schedulers-metrics), January 2026."""
+    kinds = ("Activity", "Orchestrator", "Entity")
+    known = {f"{kind}{state}Items" for kind in kinds for state in ("Active", "Pending")}
+    known |= {"ConnectedWorkers", "DataUsedInBytes"}
+    asked = [rule for rule in platform_rules() if rule["resource"] == "schedulerId"]
+    assert {rule["metric"] for rule in asked} == {"OrchestratorPendingItems", "ActivityPendingItems"}
+    assert {rule["metric"] for rule in asked} <= known
+    also = re.findall(
+        r"`([A-Z]\w+(?:Items|Workers|Bytes))`", PAGE.partition("The scheduler measures more")[2].partition("\n\n")[0]
+    )
+    assert len(also) >= 3
+    assert set(also) <= known - {rule["metric"] for rule in asked}
 
 
 # ---- what docs/operations.md says
@@ -97,8 +115,16 @@ def in_words(rule: dict[str, str]) -> list[str]:
 
 
 def test_the_table_of_alerts_is_the_one_that_is_deployed() -> None:
-    said: dict[str, Any] = {name: [row[0].split("`")[1], *row[1:4]] for name, row in rows().items()}
+    said: dict[str, Any] = {
+        name: [row[0].split("`")[1], *row[1:4]] for name, row in rows().items() if name not in health_rules()
+    }
     assert said == {rule["name"]: in_words(rule) for rule in RULES}
+
+
+def test_the_table_names_the_events_that_azures_own_word_is_asked_for() -> None:
+    said = {name: set(re.findall(r"`(\w+)`", rows()[name][0])) for name in health_rules()}
+    assert said == health_rules()
+    assert all(rows()[name][1:4] == ["each event", "4", "Azure"] for name in said)
 
 
 def test_alerts_come_in_the_order_of_their_severity() -> None:
@@ -106,16 +132,17 @@ def test_alerts_come_in_the_order_of_their_severity() -> None:
     assert severities == sorted(severities)
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("name", NAMES)
 def test_an_alert_says_where_it_is_written_what_to_do(name: str) -> None:
     runbooks = PAGE.partition("### What to do when one fires")[2].partition("\n### ")[0]
     says = runbooks.partition(f"\n#### {name}\n")[2].partition("\n#### ")[0]
     assert len(says) > 60
-    for file in ("alerts", "platform-alerts"):
+    for file in ("alerts", "platform-alerts", "health-alerts", "availability"):
         source = (ROOT / "infra" / "modules" / f"{file}.bicep").read_text()
-        assert "description: '${rule.says} What to do: docs/operations.md#${rule.name}'" in source
+        end = "#availability'" if file == "availability" else "#${rule.name}'"
+        assert f"What to do: docs/operations.md{end}" in source
 
 
 def test_there_is_no_runbook_of_an_alert_that_is_gone() -> None:
     runbooks = PAGE.partition("### What to do when one fires")[2].partition("\n### ")[0]
-    assert set(re.findall(r"^#### (.+)$", runbooks, re.M)) == set(BY_NAME)
+    assert set(re.findall(r"^#### (.+)$", runbooks, re.M)) == set(NAMES)

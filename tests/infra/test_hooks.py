@@ -215,6 +215,13 @@ def test_postdeploy_keeps_to_the_address_when_somebody_may_call(run: Run, name: 
     assert "something" not in done.stdout
 
 
+def test_postdeploy_says_where_the_workbook_is_when_there_is_one(run: Run) -> None:
+    address = "https://portal.example/#@a-tenant/resource/subscriptions/a/workbook"
+    given = {"SERVICE_API_URI": "https://app.example", "AZURE_WORKBOOK_URL": address}
+    assert f"The workbook:   {address}\n" in run("postdeploy", **given).stdout
+    assert "workbook" not in run("postdeploy", **given | {"AZURE_WORKBOOK_URL": ""}).stdout
+
+
 def test_postdeploy_says_that_most_alerts_need_telemetry(run: Run) -> None:
     given = {"SERVICE_API_URI": "https://app.example", "ALERT_EMAIL": "ops@example.com"}
     assert "OPEN_TELEMETRY is not" in run("postdeploy", **given).stdout

@@ -184,6 +184,14 @@ def test_no_setting_is_set_that_flex_consumption_forbids() -> None:
     assert app_settings() & NOT_ON_FLEX == set()
 
 
+def test_what_the_template_sets_wins_over_extra_settings() -> None:
+    """They come with the options, and of two values of one name the later one stays."""
+    assert text(MAIN.modules["app"].arguments["options"]) == "union(extra, options)"
+    (call,) = re.findall(r"properties: union\((.*?)\n  \)", text(APP.resources["appsettings"].body), re.S)
+    assert re.findall(r"(?m)^    (\w+),$", call) == ["options", "settings"]
+    assert len(call.strip().splitlines()) == 6
+
+
 def test_telemetry_is_sent_with_an_identity() -> None:
     assert {"APPLICATIONINSIGHTS_CONNECTION_STRING", "APPLICATIONINSIGHTS_AUTHENTICATION_STRING"} <= app_settings()
 
