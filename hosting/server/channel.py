@@ -26,6 +26,10 @@ class Channel:
         while len(self._waiting) >= _LIMIT and not self._abandoned:
             self._taken.clear()
             await self._taken.wait()
+        await self.put_last(events)
+
+    async def put_last(self, events: Sequence[Event]) -> None:
+        """Hand over the few events that end a run, without waiting: the run must end also when its reader has stopped."""
         if self._abandoned:
             return
         self._waiting.extend(events)

@@ -33,11 +33,19 @@ class ConversationHold:
         self._conversation = conversation
         self._renewing: asyncio.Task[None] | None = None
         self._committed = False
+        self._in_doubt = False
+        """Whether it may be held without our knowing: the write was not answered."""
 
     async def take(self) -> None:
         """One write. Raises ConversationLocked, ConversationNotFound, StorageError."""
         owner = self._turn.response_id
-        self._conversation = await self._table.hold(self._conversation, owner, time.time() + _LEASE)
+        self._in_doubt = True
+        try:
+            self._conversation = await self._table.hold(self._conversation, owner, time.time() + _LEASE)
+        except (ConversationLocked, ConversationNotFound):
+            self._in_doubt = False
+            raise
+        self._in_doubt = False
         self._renewing = asyncio.create_task(self._renew(), name=f"conversation of {owner}")
 
     async def commit(self, record: TurnRecord) -> None:
@@ -62,7 +70,8 @@ class ConversationHold:
         if self._committed:
             return
         try:
-            await asyncio.shield(self._table.release(self._conversation, self._turn.response_id))
+            release = self._table.release(self._conversation, self._turn.response_id, in_doubt=self._in_doubt)
+            await asyncio.shield(release)
         except (StorageError, ConversationLocked):
             _log.warning("The conversation of %s is let go when its time is over", self._turn.response_id)
 

@@ -19,6 +19,7 @@ from hosting.responses import DONE, ApiError, encode_event, error_event
 from hosting.server.answer import FIRST_STORED_EVENT
 from hosting.server.http import SSE_HEADERS, Response
 from hosting.state import StoredResponse, Turns
+from hosting.state.response_row import RUNNING
 from hosting.storage import StorageError, StorageUnavailable
 from hosting.streaming import (
     EventStream,
@@ -97,7 +98,7 @@ async def follow(
                     if events:
                         last = events[-1]["sequence_number"]
                     yield events
-        row, pause = _Row(turns, identifier), _FINAL_PAUSE
+        row, pause = _Row(turns, identifier, ending=True), _FINAL_PAUSE
         while not await row.ended():
             yield []
             await asyncio.sleep(pause)
@@ -189,10 +190,15 @@ async def _stream_events(turns: Turns, identifier: str, stream: EventStream, aft
 
 
 class _Row:
-    """Looks at the response row; not being able to for a while is no reason to end."""
+    """Looks at the response row; not being able to for a while is no reason to end.
 
-    def __init__(self, turns: Turns, identifier: str) -> None:
+    While the response runs, a look is for its status alone: its input may be megabytes. With `ending` the response is expected
+    to be final, and read whole at once.
+    """
+
+    def __init__(self, turns: Turns, identifier: str, *, ending: bool = False) -> None:
         self._turns, self._identifier = turns, identifier
+        self._whole = ending
         self._silent_since: float | None = None
         self.found: StoredResponse | None = None
 
@@ -200,6 +206,9 @@ class _Row:
         """Whether the response is final or deleted. Raises StorageError."""
         now = asyncio.get_running_loop().time()
         try:
+            if not self._whole and await self._turns.status(self._identifier) in RUNNING:
+                self._silent_since = None
+                return False
             self.found = await self._turns.response(self._identifier)
         except StorageUnavailable:
             self._silent_since = now if self._silent_since is None else self._silent_since
@@ -207,6 +216,7 @@ class _Row:
                 raise
             return False
         self._silent_since = None
+        self._whole = False
         return self.found is None or not self.found.running
 
 

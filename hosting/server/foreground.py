@@ -69,8 +69,12 @@ class ForegroundTurn:
     interrupted: bool = False
     """Whether the run is cancelled because the process stops, not because its client has gone."""
 
-    async def run(self, emit: Emit) -> Json:
-        """Run to the end and commit the turn; the final response object. Raises CancelledError and ResponseNotCreated."""
+    async def run(self, emit: Emit, emit_last: Emit) -> Json:
+        """Run to the end and commit the turn; the final response object. Raises CancelledError and ResponseNotCreated.
+
+        `emit` may wait for the reader, within `longest`. `emit_last` takes what is said after that, and never waits: a reader
+        that stalls would keep the run, and all that it holds, as long as it likes.
+        """
         async with self.held:
             with self.traced as traced:
 
@@ -79,18 +83,18 @@ class ForegroundTurn:
                     await emit(events)
 
                 try:
-                    await self._answer(observed)
+                    await self._answer(observed, emit_last)
                 except asyncio.CancelledError:
-                    await self._end_cancelled(emit)
+                    await self._end_cancelled(emit_last)
                     traced.ended(self.answer.response["status"], self.answer.response.get("usage"))
                     raise
                 if (why_not := await _to_its_end(self._commit())) is not None:
-                    await emit(self.answer.fail(message=why_not))
+                    await emit_last(self.answer.fail(message=why_not))
                 traced.ended(self.answer.response["status"], self.answer.response.get("usage"))
-            await emit([self.answer.terminal()])
+            await emit_last([self.answer.terminal()])
             return self.answer.response
 
-    async def _answer(self, emit: Emit) -> None:
+    async def _answer(self, emit: Emit, emit_last: Emit) -> None:
         limit = asyncio.timeout(self.longest)
         try:
             async with limit:
@@ -101,7 +105,7 @@ class ForegroundTurn:
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             if limit.expired():
                 _log.warning("%s took longer than %.0f s", self.response_id, self.longest)
-                await emit(self.answer.fail(message=_TOO_LONG))
+                await emit_last(self.answer.fail(message=_TOO_LONG))
                 return
             if isinstance(error, asyncio.CancelledError) and _being_cancelled():
                 raise
@@ -109,16 +113,17 @@ class ForegroundTurn:
             # would take all the other turns of this process with it.
             self.traced.ended("failed", error=error)
             _log.error("The agent failed in %s: %s", self.response_id, telemetry.describe(error))
-            await emit(self.answer.fail(message=TOO_LONG if isinstance(error, ReadTooLarge) else None))
+            await emit_last(self.answer.fail(message=TOO_LONG if isinstance(error, ReadTooLarge) else None))
 
-    async def _end_cancelled(self, emit: Emit) -> None:
+    async def _end_cancelled(self, emit_last: Emit) -> None:
+        # The process may stop while a turn whose client has gone is being stored: that cancels a second time.
         if not self.interrupted:
             self.answer.cancel()  # nobody is there to read it
-            await self._commit()
+            await _to_its_end(self._commit())
             return
-        await emit(self.answer.fail(message=INTERRUPTED))
-        await self._commit()
-        await emit([self.answer.terminal()])
+        await emit_last(self.answer.fail(message=INTERRUPTED))
+        await _to_its_end(self._commit())
+        await emit_last([self.answer.terminal()])
 
     async def _commit(self) -> str | None:
         """Store the turn; what its client reads when that is not possible (logged). Tried twice: a commit is safe to repeat."""
@@ -156,7 +161,7 @@ class ForegroundTurn:
 
 
 async def _to_its_end[T](commit: Coroutine[Any, Any, T]) -> T:
-    """The answer is complete: a client that goes now does not undo it."""
+    """The answer is complete: neither a client that goes now nor a process that stops undoes it."""
     task = asyncio.ensure_future(commit)
     try:
         return await asyncio.shield(task)
@@ -176,7 +181,7 @@ async def _discard(events: Sequence[Event]) -> None:
 
 async def run_to_end(turn: ForegroundTurn, disconnected: Callable[[], Awaitable[None]]) -> Json | None:
     """Run a turn for a client that waits for one JSON answer; None when the client went first. Raises ResponseNotCreated."""
-    run = _start(turn, _discard)
+    run = _start(turn, _discard, _discard)
     gone = asyncio.ensure_future(disconnected())
     try:
         await asyncio.wait({run, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -193,7 +198,7 @@ async def run_to_end(turn: ForegroundTurn, disconnected: Callable[[], Awaitable[
 def stream_events(turn: ForegroundTurn, keep_alive_seconds: float) -> AsyncIterator[bytes]:
     """Start a turn for a client that reads server-sent events. Closing the iterator ends the run."""
     channel = Channel()
-    run = _start(turn, channel.put)
+    run = _start(turn, channel.put, channel.put_last)
     run.add_done_callback(lambda _: channel.close())
     # A client may be gone before anything asks for the first event, and then nothing closes the iterator.
     unread = asyncio.get_running_loop().call_later(_UNREAD, turn.stop, run, "cancel_requested")
@@ -228,8 +233,8 @@ async def _read(
         turn.stop(run, "cancel_requested")
 
 
-def _start(turn: ForegroundTurn, emit: Emit) -> "asyncio.Task[Json]":
-    run = asyncio.create_task(turn.run(emit), name=f"turn {turn.response_id}")
+def _start(turn: ForegroundTurn, emit: Emit, emit_last: Emit) -> "asyncio.Task[Json]":
+    run = asyncio.create_task(turn.run(emit, emit_last), name=f"turn {turn.response_id}")
     _running[run] = turn
     run.add_done_callback(lambda _: _running.pop(run))
     return run

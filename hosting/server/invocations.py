@@ -24,7 +24,7 @@ from hosting.identity import Caller
 from hosting.responses import KEEP_ALIVE, ApiError
 from hosting.server.caller import Callers
 from hosting.server.channel import Channel
-from hosting.server.http import SSE_HEADERS, Request, Response, json_response
+from hosting.server.http import SSE_HEADERS, ClientGone, Request, Response, json_response
 from hosting.server.limit_body import check_json_size
 from hosting.server.limit_leases import Lease
 from hosting.server.limits import Limits
@@ -108,7 +108,7 @@ class Invocations:
         return await self._answer("cancel", request, request.path_params["invocation_id"])
 
     async def _answer(self, kind: str, request: Request, invocation_id: str) -> Response:
-        """Call a handler. Raises NotAuthenticated, ApiError, StorageUnavailable."""
+        """Call a handler. Raises NotAuthenticated, ApiError, StorageUnavailable, ClientGone."""
         caller = self._callers.caller(request)
         scope = self._callers.scope_of(caller)
         session_id = _id_or_new((request.query.get(_SESSION_QUERY) or [request.headers.get(SESSION_HEADER, "")])[-1])
@@ -138,7 +138,7 @@ class Invocations:
         except ApiError as error:
             error.headers.update(headers)
             raise
-        except StorageUnavailable:
+        except (StorageUnavailable, ClientGone):
             raise
         except Exception as error:
             _log.error("The %s handler failed in invocation %s: %s", kind, invocation_id, telemetry.describe(error))

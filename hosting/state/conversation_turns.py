@@ -145,14 +145,15 @@ class ConversationTurns:
 
         return await self._table.change(conversation.id, step, stored=conversation)
 
-    async def release(self, conversation: Conversation, owner: str) -> None:
-        """Let it go without a turn. Nothing happens when the owner does not have it. Safe to repeat."""
+    async def release(self, conversation: Conversation, owner: str, *, in_doubt: bool = False) -> None:
+        """Let it go without a turn. Nothing happens when the owner does not have it. Safe to repeat. With `in_doubt` it is read
+        first: the last write may have been applied without an answer, and `conversation` does not know of it."""
 
         async def step(current: Conversation, _: RowConflict | None) -> Change | None:
             return Change(_free(current)) if current.holder == owner else None
 
         try:
-            await self._table.change(conversation.id, step, stored=conversation)
+            await self._table.change(conversation.id, step, stored=None if in_doubt else conversation)
         except ConversationNotFound:
             return
 

@@ -215,6 +215,14 @@ class Turns:
             row = await self.store.get(partition, keys.turn_row(place.log, place.turn), documents=wanted)
         return stored_response(found, row, place)
 
+    async def status(self, identifier: str) -> str | None:
+        """The status of a stored response, or None: one read, of none of its documents. Raises StorageError."""
+        parsed = parse_id(identifier, "resp")
+        if parsed is None:
+            return None
+        found = await self.store.get(self._partition(parsed.chain), keys.response_row(identifier), documents=())
+        return None if found is None else str(found.fields["status"])
+
     async def delete(self, identifier: str) -> bool:
         """Delete a response, its items and its session; False when there is none. Raises StorageError.
 

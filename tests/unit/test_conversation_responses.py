@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from hosting.settings import load_settings
 from hosting.state import AgentState, TableHistoryProvider
 from hosting.state.conversation_turns import ConversationTurns
 from hosting.state.conversations import Conversations
-from hosting.storage import keys
+from hosting.storage import Operation, StorageUnavailable, Store, keys
 from tests.server_world import Json, World, parsed, serve, texts
 
 _DEVELOPER = Identity(load_settings({"AZURE_FUNCTIONS_ENVIRONMENT": "Development"})).caller({})
@@ -128,6 +128,29 @@ async def test_a_dead_process_gives_its_conversation_free_after_a_while(world: W
     await ConversationTurns(world.store, SCOPE).extend(held, str(held.holder), time.time() - 1)  # the while goes by
     await world.create("hi", conversation=conv)
     assert await said(world, conv) == ["hi", "Echo: hi"]
+
+
+async def test_a_turn_that_does_not_know_that_it_has_its_conversation_lets_it_go(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write that takes the conversation is applied, and no answer to it arrives."""
+    conv = await conversation(world)
+    commit, lost = Store.commit, [1, 2]
+
+    async def unanswered(
+        self: Store, partition: str, operations: Sequence[Operation], **options: Any
+    ) -> dict[str, str]:
+        etags = await commit(self, partition, operations, **options)
+        if lost and any(operation.row == keys.conversation_row(conv) for operation in operations):
+            lost.pop()
+            raise StorageUnavailable("no answer")
+        return etags
+
+    monkeypatch.setattr(Store, "commit", unanswered)
+    await world.create("one", conversation=conv, status=503)
+    assert not lost
+    await world.create("two", conversation=conv)
+    assert await said(world, conv) == ["two", "Echo: two"]
 
 
 async def test_a_long_turn_keeps_its_conversation(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from hosting.keys import mint_key
 from hosting.responses import ApiError
-from hosting.server import Request, Response, ResponsesServer
+from hosting.server import ClientGone, Request, Response, ResponsesServer
 from hosting.server.invocations import InvocationRequest, Invocations
 from hosting.settings import load_settings
 from hosting.state import AgentState
@@ -160,6 +160,21 @@ async def test_an_exception_is_a_500_without_its_text(caplog: pytest.LogCaptureF
     assert response.headers["x-agent-invocation-id"] == "a"
     assert "RuntimeError" in caplog.text
     assert "secret detail" not in caplog.text
+
+
+async def test_a_client_that_goes_while_its_body_is_read_is_no_error_of_the_handlers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def handler(request: InvocationRequest) -> Any:
+        return await request.json()
+
+    async def gone(limit: int) -> bytes:
+        raise ClientGone
+
+    served = Served().on(handler)
+    answer = await served.server.handle("v1/invocations", Request("POST", "/v1/invocations", read=gone))
+    assert answer.status == 499
+    assert caplog.text == ""
 
 
 async def test_something_that_is_no_json_is_a_500() -> None:
