@@ -126,8 +126,7 @@ class World:
 
     async def stop(self, grace: float = 0.0) -> None:
         """Stop the process as the platform does on scale-in, in the order of the app's own hooks."""
-        await self.server.close(grace)
-        await self.engine.stop(timedelta(seconds=grace))
+        await asyncio.gather(self.server.close(grace), self.engine.stop(timedelta(seconds=grace)))
         await streams.shutdown()
         await self.kill()
 
