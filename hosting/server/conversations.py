@@ -9,7 +9,7 @@ Every endpoint raises ApiError, NotAuthenticated and StorageError, which the ser
 in the items anyway, so its names are checked and no more.
 """
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ from hosting.responses import ApiError, InvalidRequest, item_references, resolve
 from hosting.server.caller import Callers
 from hosting.server.conversation_requests import parse_conversation, parse_items, parse_metadata_update
 from hosting.server.http import Request, Response, json_response
-from hosting.server.input_items import parse_page
+from hosting.server.item_list import list_object, no_such_item, parse_page_request
 from hosting.server.limits import Limits
 from hosting.server.query import check_query_include
 from hosting.server.stored_input import history_limit, referenced_items
@@ -83,17 +83,15 @@ class ConversationRoutes:
     async def _list_items(self, request: Request) -> Response:
         conversations, identifier = self._named(request)
         check_query_include(request.query)
-        page = parse_page(request.query)
+        page = parse_page_request(request.query)
         with _errors(identifier):
             try:
                 items, more = await conversations.items(
                     identifier, after=page.after, descending=page.descending, limit=page.limit
                 )
             except ItemNotFound:
-                raise ApiError.invalid_value(
-                    "after", f"Invalid 'after': no item with id '{(page.after or '')[:80]}' in this list."
-                ) from None
-        return json_response(_list(items, more))
+                raise no_such_item(page) from None
+        return json_response(list_object(items, has_more=more))
 
     async def _add_items(self, request: Request) -> Response:
         conversations, identifier = self._named(request)
@@ -105,7 +103,7 @@ class ConversationRoutes:
                 items = await conversations.append(identifier, resolved)
             elif await conversations.get(identifier) is None:
                 raise ConversationNotFound(identifier)
-        return json_response(_list(items, more=False))
+        return json_response(list_object(items, has_more=False))
 
     async def _item(self, request: Request) -> Response:
         conversations, identifier = self._named(request)
@@ -154,13 +152,3 @@ def _errors(identifier: str = "") -> Generator[None]:
         raise ApiError.item_not_found(error.args[0]) from None
     except DuplicateItem as error:
         raise InvalidRequest.duplicate_item("items", error.item_id) from None
-
-
-def _list(items: Sequence[Item], more: bool) -> dict[str, Any]:
-    return {
-        "object": "list",
-        "data": list(items),
-        "first_id": items[0]["id"] if items else None,
-        "last_id": items[-1]["id"] if items else None,
-        "has_more": more,
-    }

@@ -3,6 +3,7 @@
 The triggers in `hosting/functions` translate; tests need no HTTP at all.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +19,6 @@ SSE_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
 async def _never_gone() -> None:
-    import asyncio
-
     await asyncio.Event().wait()
 
 

@@ -10,46 +10,23 @@ from typing import Any
 
 from hosting.ids import parse_id
 from hosting.read_budget import charge
-from hosting.responses import ApiError
+from hosting.server.item_list import PageRequest, list_object, no_such_item, parse_page_request
 from hosting.state import StoredResponse, Turns
 from hosting.state.items import ItemPage, turn_items
 from hosting.state.lineage import Place, Segment, places
 
-__all__ = ["Page", "list_input_items", "parse_page"]
+__all__ = ["list_input_items"]
 
 type Item = dict[str, Any]
-
-
-class Page:
-    """`limit`, `order` and `after` of a list request, as OpenAI defines them."""
-
-    def __init__(self, limit: int, descending: bool, after: str | None) -> None:
-        self.limit = limit
-        self.descending = descending
-        self.after = after
-
-
-def parse_page(query: Mapping[str, Sequence[str]]) -> Page:
-    """Raises ApiError 400 for a limit outside 1 to 100 or another order than asc and desc."""
-    limit, order, after = (query.get(name, [default])[-1] for name, default in _DEFAULTS)
-    if not (limit.isascii() and limit.isdigit() and len(limit) <= 9 and 1 <= int(limit) <= 100):
-        raise ApiError.invalid_value(
-            "limit", f"Invalid 'limit': expected an integer from 1 to 100, got '{limit[:40]}'."
-        )
-    if order not in ("asc", "desc"):
-        raise ApiError.invalid_value("order", f"Invalid 'order': expected 'asc' or 'desc', got '{order[:40]}'.")
-    return Page(int(limit), order == "desc", after or None)
 
 
 _REMEMBERED = 100
 """Bytes that remembering an id takes, besides its characters."""
 
-_DEFAULTS = (("limit", "20"), ("order", "desc"), ("after", ""))
-
 
 async def list_input_items(turns: Turns, stored: StoredResponse, query: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """One page, in OpenAI's list form. Raises ApiError 400 when `after` is no item of the list, and StorageError."""
-    page = parse_page(query)
+    page = parse_page_request(query)
     order = [*places(stored.before), stored.place]
     if page.descending:
         order.reverse()
@@ -60,17 +37,8 @@ async def list_input_items(turns: Turns, stored: StoredResponse, query: Mapping[
     if listed is None and at:
         listed = await _page(turns, stored, order, page, 0)
     if listed is None:
-        raise ApiError.invalid_value(
-            "after", f"Invalid 'after': no item with id '{(page.after or '')[:80]}' in this list."
-        )
-    data = listed.items
-    return {
-        "object": "list",
-        "data": data,
-        "first_id": data[0]["id"] if data else None,
-        "last_id": data[-1]["id"] if data else None,
-        "has_more": listed.has_more,
-    }
+        raise no_such_item(page)
+    return list_object(listed.items, has_more=listed.has_more)
 
 
 def _home(place: Place) -> tuple[str, int]:
@@ -83,7 +51,9 @@ def _home_of(identifier: str | None) -> tuple[str, int] | None:
     return None if parsed is None else (parsed.chain, parsed.turn)
 
 
-async def _page(turns: Turns, stored: StoredResponse, order: Sequence[Place], page: Page, at: int) -> ItemPage | None:
+async def _page(
+    turns: Turns, stored: StoredResponse, order: Sequence[Place], page: PageRequest, at: int
+) -> ItemPage | None:
     """The page, by the turns from number `at` on; None when the item to go on behind is not there, or when it takes the turns
     before `at` to tell whether an item has been in the list."""
     homes, strangers = _Homes(turns, order), set[str]()

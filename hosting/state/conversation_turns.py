@@ -111,13 +111,6 @@ class ConversationTurns:
             return ConversationPast(settled.conversation, session, messages, present)
         raise ConversationLocked(identifier)
 
-    async def live_owner(self, conversation: Conversation) -> str | None:
-        """The response that has the conversation now, if any. Costs a parallel read of its owners' rows when it has some."""
-        if (holder := conversation.held_by(self._clock())) is not None:
-            return holder
-        owners = (await self._table.settled(conversation)).conversation.owners
-        return owners[0] if owners else None
-
     async def hold(self, conversation: Conversation, owner: str, until: float) -> Conversation:
         """Take the conversation for the foreground response `owner`, until a time in seconds since the epoch. One write.
 
