@@ -39,7 +39,7 @@ from hosting.server.parsed_body import parse_body
 from hosting.server.stored_input import begun_after, history_limit, with_referenced_items
 from hosting.server.targets import Targets
 from hosting.server.turn_telemetry import create_span, turn_telemetry
-from hosting.server.waiting_turn import cancelled_with_its_reader, wait_for_end
+from hosting.server.waiting_turn import cancelled_with_its_reader, end_of, wait_for_end
 from hosting.server.workflow_session import check_workflow_answers
 from hosting.settings import Settings
 from hosting.state import StoredResponse, Turn, Turns
@@ -109,7 +109,7 @@ class CreateResponse:
                     if stored is None:
                         raise response_deleted()
                 if stored is not None:
-                    return lease.answer(await self._replayed(asked, stored))
+                    return lease.answer(await self._replayed(asked, stored, request))
             with history_limit(self._settings.max_history_bytes):
                 create = await with_referenced_items(turns, create, longest=self._settings.max_request_bytes)
                 asked, turn = await self._begin(replace(asked, create=create))
@@ -117,14 +117,14 @@ class CreateResponse:
             if (earlier := await repeatable.claim(turn)) is not None:
                 return lease.answer(await self._repeat(asked, turn, earlier, request, repeatable))
             try:
-                if create.background or turn.after_unfinished:
-                    response = await self._submit(asked, turn, request, repeatable)
-                else:
-                    response = await self._run_here(asked, turn, request, lease)
+                if not create.background and not turn.after_unfinished:
+                    return lease.answer(await self._run_here(asked, turn, request, lease))
+                stored = await self._accept(asked, turn, repeatable)
             except ApiError:  # refused: nothing of it has run, and nothing will
                 await repeatable.release(turn)
                 raise
-            return lease.answer(response)
+            # From here on it is accepted, and the key is its own whatever keeps the client from its answer.
+            return lease.answer(await self._accepted(asked, turn, stored, request))
 
     async def _begin(self, asked: _Asked) -> tuple[_Asked, Turn]:
         """The turn, and the request as it is to be run. Raises ApiError for what can't be continued."""
@@ -216,14 +216,26 @@ class CreateResponse:
         except ConversationNotFound as error:
             raise ApiError.conversation_not_found(str(error)) from None
 
-    async def _submit(self, asked: _Asked, turn: Turn, request: Request, repeatable: RepeatableRequest) -> Response:
-        """Accept a response that a task runs, and answer with its first state, its events, or its end."""
-        create, turns = asked.create, asked.turns
+    async def _accept(self, asked: _Asked, turn: Turn, repeatable: RepeatableRequest) -> StoredResponse:
+        """Accept a response that a task runs. Raises ApiError when it is refused."""
+        create = asked.create
         submission = Submission(
-            create, turn, turns, asked.scope, asked.model, int(time.time()), asked.facts, asked.past, repeatable.move
+            create,
+            turn,
+            asked.turns,
+            asked.scope,
+            asked.model,
+            int(time.time()),
+            asked.facts,
+            asked.past,
+            repeatable.move,
         )
         with create_span(self._options.create_span_hook, turn, asked.model, create.conversation_id):
-            stored = await self._background.accept(submission)
+            return await self._background.accept(submission)
+
+    async def _accepted(self, asked: _Asked, turn: Turn, stored: StoredResponse, request: Request) -> Response:
+        """Answer with the first state of an accepted response, its events, or its end."""
+        create, turns = asked.create, asked.turns
         if create.stream:
             response = await follow_response(turns, stored, -1, self._keep_alive)
             if not create.background and not isinstance(response.body, bytes):
@@ -255,16 +267,24 @@ class CreateResponse:
             # The process died between the claim of the key and the acceptance, or is just there: accepting it under the
             # claimed id is safe, because only one of two acceptances of one id can succeed.
             try:
-                return await self._submit(asked, _at(turn, earlier), request, repeatable)
+                accepted = await self._accept(asked, _at(turn, earlier), repeatable)
             except ApiError:
                 stored = await turns.response(earlier)
+            else:
+                return await self._accepted(asked, turn, accepted, request)
         if stored is None:
             message = "The first request with this Idempotency-Key has not ended, or its response was not stored."
             raise ApiError.conflict(message, code="idempotency_key_in_use", retry=create.store)
-        return await self._replayed(asked, stored)
+        return await self._replayed(asked, stored, request)
 
-    async def _replayed(self, asked: _Asked, stored: StoredResponse) -> Response:
+    async def _replayed(self, asked: _Asked, stored: StoredResponse, request: Request) -> Response:
         """A stored response in the form that was asked for. Raises ApiError 409 for one that is no answer."""
+        if stored.running and not stored.response["background"] and not asked.create.stream:
+            # A turn that waits behind another one. Who repeats its request may not be alone: its going cancels nothing.
+            final = await end_of(asked.turns, stored, request)
+            if final is None:
+                return Response(499)
+            stored = final
         check_replayable(stored)
         if not asked.create.stream:
             return json_response(stored.response)

@@ -11,7 +11,7 @@ from hosting.server.http import Request, Response, json_response
 from hosting.state import StoredResponse, Turns
 from hosting.tasks.engine import Key, current_engine
 
-__all__ = ["cancelled_with_its_reader", "wait_for_end"]
+__all__ = ["cancelled_with_its_reader", "end_of", "wait_for_end"]
 
 _log = logging.getLogger(__name__)
 
@@ -23,6 +23,15 @@ async def wait_for_end(
     background: BackgroundResponses, turns: Turns, stored: StoredResponse, request: Request
 ) -> Response:
     """The final response, for a client that waits for one JSON answer; 499 when it went first."""
+    final = await end_of(turns, stored, request)
+    if final is None:
+        await asyncio.shield(background.cancel(turns, stored.response["id"], foreground=True))
+        return Response(499)
+    return json_response(final.response)
+
+
+async def end_of(turns: Turns, stored: StoredResponse, request: Request) -> StoredResponse | None:
+    """A response that a task runs, when it has ended; None when the client of `request` went first."""
     identifier, task = stored.response["id"], stored.task
     assert task is not None
     ended = asyncio.ensure_future(current_engine().wait(Key(turns.scope, task.task_id), identifier, task.seq))
@@ -30,14 +39,12 @@ async def wait_for_end(
     try:
         await asyncio.wait({ended, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not ended.done():
-            await asyncio.shield(background.cancel(turns, identifier, foreground=True))
-            return Response(499)
+            return None
         await ended
     finally:
         ended.cancel()
         gone.cancel()
-    final = await turns.response(identifier)
-    return json_response(final.response if final is not None else stored.response)
+    return await turns.response(identifier) or stored
 
 
 async def cancelled_with_its_reader(

@@ -10,8 +10,8 @@ from hosting.server import handler_answer
 from hosting.server.background import BackgroundResponses
 from hosting.state import Turns
 from hosting.state.conversations import Conversations
-from hosting.storage import keys
-from tests.server_world import parsed, serve, until
+from hosting.storage import MemoryAppendBlobs, StorageUnavailable, keys
+from tests.server_world import parsed, reader, serve, until
 from tests.unit.test_idempotency_after_delete import KEY, Counting
 
 SCOPE = keys.scope("development", None)
@@ -134,3 +134,58 @@ async def test_one_that_was_cancelled_by_its_client_is_given_again() -> None:
         await until(lambda: handler.runs == 1)
         cancelled = await world.cancel(made["id"])
         assert await world.create(background=True, headers=KEY) == cancelled
+
+
+async def test_an_accepted_one_whose_events_could_not_be_opened_is_not_run_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handler = Waiting()
+    async with serve(handler) as world:
+
+        async def away(self: MemoryAppendBlobs, name: str) -> bool:
+            raise StorageUnavailable("create")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryAppendBlobs, "create", away)
+            parsed(await world.post(background=True, stream=True, headers=KEY), 503)
+        reading = reader(await world.post(background=True, stream=True, headers=KEY))
+        handler.gate.set()
+        made = (await reading.ends())[0]["response"]["id"]
+        rows = [row for held in world.store._tables._partitions.values() for row in held.rows]  # type: ignore[attr-defined]
+        assert [row for row in rows if row.startswith("response.")] == [keys.response_row(made)]
+
+
+async def test_a_repeat_of_a_foreground_turn_that_waits_behind_another_one_gets_its_end() -> None:
+    handler = Waiting()
+    async with serve(handler, steerable_conversations=True) as world:
+        first = await world.create("one", background=True)
+        body = {"previous_response_id": first["id"], "headers": KEY}
+        waiting = asyncio.create_task(world.create("two", **body))
+        await until(lambda: handler.runs == 1)
+        await world.engine.settle()
+        repeat = asyncio.create_task(world.create("two", **body))
+        await world.engine.settle()
+        handler.gate.set()
+        made = await asyncio.wait_for(waiting, 5)
+        assert await asyncio.wait_for(repeat, 5) == made
+        assert (made["status"], handler.runs) == ("completed", 2)
+
+
+async def test_a_repeat_of_a_waiting_foreground_turn_whose_client_goes_cancels_nothing() -> None:
+    handler, gone = Waiting(), asyncio.Event()
+    async with serve(handler, steerable_conversations=True) as world:
+        first = await world.create("one", background=True)
+        body = {"previous_response_id": first["id"], "headers": KEY}
+        waiting = asyncio.create_task(world.create("two", **body))
+        await until(lambda: handler.runs == 1)
+        await world.engine.settle()
+
+        async def hung_up() -> None:
+            await gone.wait()
+
+        repeat = asyncio.create_task(world.post("two", disconnected=hung_up, **body))
+        await world.engine.settle()
+        gone.set()
+        assert (await repeat).status == 499
+        handler.gate.set()
+        assert (await asyncio.wait_for(waiting, 5))["status"] == "completed"
