@@ -28,7 +28,7 @@ from hosting.server.answer import TurnInput
 from hosting.server.background import BackgroundResponses, Submission
 from hosting.server.caller import Callers, RequestFacts
 from hosting.server.conversation_hold import ConversationHold
-from hosting.server.follow import follow_response
+from hosting.server.follow import follow_accepted, follow_response
 from hosting.server.foreground import ForegroundTurn, run_to_end, stream_events
 from hosting.server.http import SSE_HEADERS, Request, Response, json_response
 from hosting.server.idempotency import RepeatableRequest, body_digest, check_replayable, response_deleted
@@ -237,7 +237,7 @@ class CreateResponse:
         """Answer with the first state of an accepted response, its events, or its end."""
         create, turns = asked.create, asked.turns
         if create.stream:
-            response = await follow_response(turns, stored, -1, self._keep_alive)
+            response = await follow_accepted(turns, stored, self._keep_alive)
             if not create.background and not isinstance(response.body, bytes):
                 response.body = cancelled_with_its_reader(response.body, self._background, turns, stored.response["id"])
             return response

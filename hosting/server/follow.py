@@ -32,7 +32,7 @@ from hosting.streaming import (
 from hosting.tasks import use_scope
 from hosting.tasks.engine import current_engine
 
-__all__ = ["follow", "follow_response", "sse"]
+__all__ = ["follow", "follow_accepted", "follow_response", "sse"]
 
 _log = logging.getLogger(__name__)
 
@@ -59,8 +59,45 @@ async def follow_response(turns: Turns, stored: StoredResponse, after: int, keep
     """The events after number `after`, as an answer. Raises ApiError when they have expired, and when storage is away."""
     with use_scope(turns.scope):
         stream = await _stream_of(stored)
-    body = sse(follow(turns, stored, stream, after), keep_alive_seconds)
-    return Response(200, body, dict(SSE_HEADERS), "text/event-stream")
+    return _events(follow(turns, stored, stream, after), keep_alive_seconds)
+
+
+async def follow_accepted(turns: Turns, stored: StoredResponse, keep_alive_seconds: float) -> Response:
+    """All events of a response that has just been accepted, as an answer. It runs whatever becomes of its stream: so a client
+    is not told to ask again, which would run it twice, but is kept waiting for the stream."""
+    try:
+        with use_scope(turns.scope):
+            stream = await _stream_of(stored)
+    except ApiError:
+        return _events(_follow_later(turns, stored), keep_alive_seconds)
+    return _events(follow(turns, stored, stream), keep_alive_seconds)
+
+
+def _events(batches: AsyncIterator[list[Event]], keep_alive_seconds: float) -> Response:
+    return Response(200, sse(batches, keep_alive_seconds), dict(SSE_HEADERS), "text/event-stream")
+
+
+async def _follow_later(turns: Turns, stored: StoredResponse) -> AsyncIterator[list[Event]]:
+    opening = _opening(stored.response)
+    yield opening
+    loop = asyncio.get_running_loop()
+    give_up, last, pause = loop.time() + _PATIENCE, opening[-1]["sequence_number"], _FINAL_PAUSE
+    while True:
+        try:
+            with use_scope(turns.scope):
+                stream = await _stream_of(stored)
+        except ApiError as error:
+            if loop.time() > give_up:
+                yield [error_event(error, sequence_number=last)]
+                return
+            yield []
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+            continue
+        async with aclosing(follow(turns, stored, stream, last)) as events:
+            async for batch in events:
+                yield batch
+        return
 
 
 async def _stream_of(stored: StoredResponse) -> EventStream | None:
@@ -80,7 +117,7 @@ async def _stream_of(stored: StoredResponse) -> EventStream | None:
 
 async def follow(
     turns: Turns, stored: StoredResponse, stream: EventStream | None, after: int = -1
-) -> AsyncIterator[list[Event]]:
+) -> AsyncGenerator[list[Event]]:
     """The events with a number greater than `after`, in batches; an empty one now and then while there is silence.
 
     Ends with the terminal event; with an `error` event when the events of a running response can't be read; or without

@@ -136,7 +136,7 @@ async def test_one_that_was_cancelled_by_its_client_is_given_again() -> None:
         assert await world.create(background=True, headers=KEY) == cancelled
 
 
-async def test_an_accepted_one_whose_events_could_not_be_opened_is_not_run_again(
+async def test_an_accepted_one_whose_events_can_not_be_opened_yet_is_followed_later_and_run_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     handler = Waiting()
@@ -147,10 +147,14 @@ async def test_an_accepted_one_whose_events_could_not_be_opened_is_not_run_again
 
         with monkeypatch.context() as patch:
             patch.setattr(MemoryAppendBlobs, "create", away)
-            parsed(await world.post(background=True, stream=True, headers=KEY), 503)
+            first = reader(await world.post(background=True, stream=True, headers=KEY))
+            made = (await first.until("queued"))["response"]["id"]
+            parsed(await world.post(background=True, stream=True, headers=KEY), 503)  # a repeat has nothing to lose
         reading = reader(await world.post(background=True, stream=True, headers=KEY))
         handler.gate.set()
-        made = (await reading.ends())[0]["response"]["id"]
+        await world.advance(5)  # the run could not open it either, and tries again
+        assert [event["response"]["id"] for event in (await reading.ends())[:1]] == [made]
+        assert await first.ends() == reading.events
         rows = [row for held in world.store._tables._partitions.values() for row in held.rows]  # type: ignore[attr-defined]
         assert [row for row in rows if row.startswith("response.")] == [keys.response_row(made)]
 
