@@ -167,7 +167,7 @@ async def no_answer(worker: WorkerProcess, error: Exception) -> web.StreamRespon
     """502, with what is known about why."""
     # The connection breaks a moment before the end of the process is noticed.
     try:
-        await asyncio.wait_for(worker.exited.wait(), 1)
+        await asyncio.wait_for(worker.exited.wait(), 3)
         text = f"devhost: worker {worker.number} ended with code {worker.exit_code} while it served this request\n"
     except TimeoutError:
         text = f"devhost: worker {worker.number} broke off this request: {error or type(error).__name__}\n"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from devhost.azurite import Azurite, run_azurite
 
@@ -15,6 +16,11 @@ ROOT = Path(__file__).parent.parent
 # What a developer has set for the app must not decide what the tests see.
 for name in [name for name in os.environ if name.startswith(("OPENAI_", "AZURE_", "HOSTING_", "AzureWebJobs"))]:
     del os.environ[name]
+
+# How long an example takes says how busy this machine is. The rest is Hypothesis's own choice: the same examples each
+# time where CI is set, new ones elsewhere.
+settings.register_profile("tests", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session")

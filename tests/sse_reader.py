@@ -9,7 +9,7 @@ __all__ = ["Json", "Reader", "until"]
 
 type Json = dict[str, Any]
 
-_PATIENCE = 10.0
+_PATIENCE = 30.0
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float = _PATIENCE) -> None:

@@ -45,7 +45,7 @@ def host(foreign: App) -> Iterator[DevHost]:
         yield running
 
 
-def eventually[T](condition: Callable[[], T], what: str, seconds: float = 15.0) -> T:
+def eventually[T](condition: Callable[[], T], what: str, seconds: float = 45.0) -> T:
     """The first true value of `condition`, asked again until the deadline."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):

@@ -145,8 +145,8 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[App, DevHo
 
 def test_app_sees_its_own_folder_and_not_the_one_of_devhost(shown: tuple[App, DevHost]):
     app, host = shown
-    assert f"config of the app in {app.dir}" in host.logs
-    assert "sees []" in host.logs
+    host.wait_for_log(f"config of the app in {app.dir}")
+    host.wait_for_log("sees []")
 
 
 def test_ready_output_names_functions_and_the_hint(shown: tuple[App, DevHost]):

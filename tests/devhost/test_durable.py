@@ -47,15 +47,19 @@ async def runs(host: DevHost) -> AsyncIterator[Runs]:
 
 
 async def test_fan_out_runs_activities_side_by_side(runs: Runs):
-    started = time.monotonic()
-    assert (await runs.run("fan_out", list(range(8))))["output"] == sum(n * n for n in range(8))
-    # One after the other the activities alone would take 8 times 0.05 s, and each hop of a slow queue as much.
-    assert time.monotonic() - started < 2
+    # Each waits for all the others.
+    assert (await runs.run("meeting", ["side by side", 4]))["output"] == [True] * 4
+
+
+async def test_fan_out_of_more_activities_than_run_at_once(runs: Runs):
+    assert (await runs.run("fan_out", list(range(20))))["output"] == sum(n * n for n in range(20))
 
 
 async def test_activity_is_dispatched_within_milliseconds(runs: Runs):
     best = 9.9
-    for _ in range(5):
+    # The activity itself takes 50 ms. On a machine that is busy elsewhere some runs take much longer, but never all.
+    deadline = time.monotonic() + 30
+    while best >= 0.5 and time.monotonic() < deadline:
         started = time.monotonic()
         await runs.run("fan_out", [1])
         best = min(best, time.monotonic() - started)
@@ -106,7 +110,7 @@ async def test_client_signals_and_reads_an_entity(runs: Runs):
     for amount in ("2", "3"):
         async with runs.client.post("/svc/counters/signalled", data=amount) as response:
             assert response.status == 202
-    value, deadline = None, time.monotonic() + 10
+    value, deadline = None, time.monotonic() + 30
     while value != 5:
         assert time.monotonic() < deadline
         async with runs.client.get("/svc/counters/signalled") as response:
@@ -114,22 +118,23 @@ async def test_client_signals_and_reads_an_entity(runs: Runs):
 
 
 async def test_timer_of_an_earlier_round_does_not_fire_in_a_later_one(runs: Runs):
-    # Two rounds end by an event, each leaving a timer of 1.5 s behind; the third waits its own out.
+    # Two rounds end by an event, each leaving a timer of 4 s behind; the third waits its own out.
     instance_id = await runs.start("rounds", 2)
+    last_round = 0.0
     for _ in range(2):
         await asyncio.sleep(0.25)
+        last_round = time.monotonic()  # it begins after this
         async with runs.client.post(f"/svc/runs/{instance_id}/events/go", data="null") as response:
             assert response.status == 202
-    last_round = time.monotonic()
     assert (await runs.end(instance_id))["output"] == "timer with 0 left"
-    # The first timer left behind is due a second after the last round began.
-    assert time.monotonic() - last_round > 1.3
+    # The first timer left behind is due half a second before.
+    assert time.monotonic() - last_round > 3.9
 
 
 async def test_id_of_a_finished_orchestration_can_be_used_again(runs: Runs):
     for value, output in (([1], 1), ([3], 9)):
         await runs.start("fan_out", value, "again")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while (await runs.end("again"))["output"] != output:
             assert time.monotonic() < deadline
 
@@ -178,7 +183,7 @@ async def test_termination(runs: Runs):
 
 
 async def test_activity_of_a_killed_worker_is_delivered_again(runs: Runs, host: DevHost, foreign: App):
-    instance_id = await runs.start("survivor", {"key": "kill", "seconds": 1.0})
+    instance_id = await runs.start("survivor", {"key": "kill", "seconds": 60, "again": 0.1})
     await asyncio.to_thread(eventually, lambda: foreign.lines("slow-kill"), "the activity to begin")
     pid = await host.kill_worker(1)
     status = await runs.end(instance_id)
@@ -187,13 +192,13 @@ async def test_activity_of_a_killed_worker_is_delivered_again(runs: Runs, host: 
 
 
 async def test_wiped_hub_knows_nothing_and_takes_no_answers_of_before(runs: Runs, host: DevHost, foreign: App):
-    await runs.start("survivor", {"key": "wiped", "seconds": 0.5}, "survivor")
+    await runs.start("survivor", {"key": "wiped", "seconds": 0.5, "again": 1.0}, "survivor")
     await asyncio.to_thread(eventually, lambda: foreign.lines("slow-wiped"), "the activity to begin")
     await asyncio.to_thread(host.wipe_hub)
     assert await runs.status("survivor") is None
     # The same instance again, whose activity must not be answered by that of the one before.
     started = time.monotonic()
-    await runs.start("survivor", {"key": "wiped", "seconds": 1.0}, "survivor")
+    await runs.start("survivor", {"key": "wiped", "seconds": 0.5, "again": 1.0}, "survivor")
     await runs.end("survivor")
     assert time.monotonic() - started > 0.9
     assert len(foreign.lines("slow-wiped")) == 2

@@ -22,7 +22,7 @@ async def hub() -> AsyncIterator[TaskHub]:
     await asyncio.to_thread(hub.close)
 
 
-async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -78,7 +78,7 @@ async def test_many_waiting_clients_do_not_keep_others_out_nor_the_hub_from_clos
     for thread in waiting:
         thread.start()
     await asyncio.sleep(0.3)
-    state = await asyncio.wait_for(asyncio.to_thread(client.get_orchestration_state, instance_id), 5)
+    state = await asyncio.wait_for(asyncio.to_thread(client.get_orchestration_state, instance_id), 30)
     assert state is not None
     await asyncio.to_thread(hub.close)
     await until(lambda: len(ends) == 40)

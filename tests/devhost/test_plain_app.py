@@ -1,5 +1,6 @@
 """An app without the FastAPI extension, and function keys."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -34,7 +35,7 @@ async def test_request_and_response(client: ClientSession, plain: DevHost):
             "a=1; Max-Age=60; Path=/; HttpOnly; SameSite=Lax",
             "b=2; Secure",
         ]
-    assert "[w1] WARNING root: greeting you in greet" in plain.logs
+    await asyncio.to_thread(plain.wait_for_log, "[w1] WARNING root: greeting you in greet")
 
 
 async def test_query_and_body(client: ClientSession):

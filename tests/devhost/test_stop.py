@@ -34,16 +34,21 @@ async def in_function(app: App, tag: str) -> None:
 
 async def test_sigterm_lets_requests_finish_and_the_app_tidy_up(tmp_path: Path):
     app = App("foreign_app", tmp_path)
-    host = DevHost(app.dir, env={**app.env, **QUIET}, storage="none", grace=5)
+    host = DevHost(app.dir, env={**app.env, **QUIET}, storage="none", grace=20)
     async with host:
         (worker,) = host.workers
-        answer = asyncio.create_task(ask(app, host, 2, "finishes"))
+        answer = asyncio.create_task(ask(app, host, 4, "finishes"))
         await in_function(app, "finishes")
         host.signal(signal.SIGTERM)
         await asyncio.to_thread(host.wait_for_log, "stopping")
         with pytest.raises(aiohttp.ClientConnectorError):
             while not answer.done():
-                await ask(app, host, 0, "late")
+                try:
+                    await ask(app, host, 0, "late")
+                except aiohttp.ClientConnectorError:
+                    raise
+                except aiohttp.ClientConnectionError:
+                    pass  # let in at the last moment, and cut
         assert (await answer)[0] == 200
         assert await asyncio.to_thread(host.wait) == 0
         assert not alive(worker)
@@ -73,7 +78,7 @@ async def test_what_outlasts_the_grace_is_cut(tmp_path: Path):
         host.signal(signal.SIGTERM)
         assert await answer == 502
         assert await asyncio.to_thread(host.wait) == 0
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30  # the function takes a minute
         assert not alive(worker)
 
 
@@ -103,7 +108,7 @@ def test_ctrl_c_while_it_starts_leaves_nothing_running(tmp_path: Path):
     try:
         eventually(lambda: any("azurite" in line for line in processes()), "Azurite to be started")
         starting.send_signal(signal.SIGINT)
-        assert starting.wait(20) == 0
+        assert starting.wait(60) == 0
         assert processes() == []
     finally:
         starting.kill()

@@ -46,7 +46,7 @@ async def run(client: ClientSession, name: str, value: Any) -> Any:
     """The output of an orchestration."""
     async with client.post(f"/svc/start/{name}", data=json.dumps(value)) as response:
         path = f"/svc/runs/{(await response.json())['id']}"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 30
     while True:
         async with client.get(path) as response:
             status = await response.json()
@@ -73,8 +73,8 @@ async def test_worker_is_given_no_more_of_a_kind_than_the_limit(tmp_path: Path):
     worker.running["activity"] = 2
     with pytest.raises(TimeoutError):
         await workers.acquire("activity", limit=2, seconds=0.05)
-    assert await workers.acquire("orchestration", limit=2, seconds=5) is worker
-    waiting = asyncio.create_task(workers.acquire("activity", limit=2, seconds=5))
+    assert await workers.acquire("orchestration", limit=2, seconds=30) is worker
+    waiting = asyncio.create_task(workers.acquire("activity", limit=2, seconds=30))
     await asyncio.sleep(0)
     worker.running["activity"] = 1
     await workers.notify()
@@ -150,15 +150,16 @@ def test_flex_runs_timers_with_the_durable_functions(flex: DevHost, flex_app: Ap
     assert {json.loads(line)["pid"] for line in ticks} == {flex.status()[2]["pid"]}
 
 
-async def test_flex_http_goes_on_while_the_other_group_is_down(flex: DevHost):
+async def test_flex_http_goes_on_while_the_other_group_is_down(flex: DevHost, flex_app: App):
     async with ClientSession(flex.base_url) as client:
         old = flex.status()[2]["pid"]
-        async with client.post("/svc/start/survivor", data='{"key": "flex", "seconds": 0.2}') as response:
+        async with client.post("/svc/start/survivor", data='{"key": "flex", "seconds": 60, "again": 0.1}') as response:
             instance_id = (await response.json())["id"]
+        await asyncio.to_thread(eventually, lambda: flex_app.lines("slow-flex"), "the activity to begin")
         os.kill(old, signal.SIGKILL)
         assert (await hello(client))[0] == "1"
         new = await asyncio.to_thread(flex.wait_for_worker, 2, instead_of=old)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         status: dict[str, Any] = {}
         while status.get("status") != "COMPLETED":
             assert time.monotonic() < deadline, status

@@ -17,7 +17,7 @@ from hosting.state import AgentState, TableHistoryProvider
 from hosting.state.conversation_turns import ConversationTurns
 from hosting.state.conversations import Conversations
 from hosting.storage import Operation, StorageUnavailable, Store, keys
-from tests.server_world import Json, World, parsed, serve, texts
+from tests.server_world import Json, World, parsed, serve, texts, until
 
 _DEVELOPER = Identity(load_settings({"AZURE_FUNCTIONS_ENVIRONMENT": "Development"})).caller({})
 SCOPE = keys.scope(_DEVELOPER.tenant, None)
@@ -61,6 +61,16 @@ async def said(world: World, identifier: str) -> list[str]:
     return [part["text"] for item in page["data"] if item["type"] == "message" for part in item["content"]]
 
 
+async def until_held(world: World, identifier: str, by_somebody: bool = True) -> None:
+    """Wait until a foreground turn has the conversation, or until none has."""
+
+    async def so() -> bool:
+        found = await Conversations(world.store, SCOPE).get(identifier)
+        return found is not None and (found.holder is not None) == by_somebody
+
+    await until(so)
+
+
 async def test_a_turn_adds_its_input_and_its_output_in_order(world: World) -> None:
     conv = await conversation(world)
     made = await world.create("one", conversation=conv)
@@ -96,8 +106,8 @@ async def test_an_unknown_conversation_is_404(world: World) -> None:
 @pytest.mark.parametrize("extra", [{}, {"stream": True}, {"background": True}])
 async def test_a_conversation_with_a_running_turn_is_locked_for_others(world: World, extra: Json) -> None:
     conv = await conversation(world)
-    running = asyncio.create_task(world.create("[[slow 20 10]]", conversation=conv))
-    await asyncio.sleep(0.05)
+    running = asyncio.create_task(world.create("[[slow 50 10]]", conversation=conv))
+    await until_held(world, conv)
     error = parsed(await world.post("me too", conversation=conv, **extra), 409)["error"]
     assert error["code"] == "conversation_locked"
     await running
@@ -117,7 +127,7 @@ async def test_a_running_background_turn_locks_the_conversation_until_it_is_canc
 async def test_a_dead_process_gives_its_conversation_free_after_a_while(world: World) -> None:
     conv = await conversation(world)
     running = asyncio.create_task(world.create("[[slow 500 10]]", conversation=conv))
-    await asyncio.sleep(0.05)
+    await until_held(world, conv)
     await world.kill()
     await asyncio.gather(running, return_exceptions=True)
     await world.restart()
@@ -154,11 +164,12 @@ async def test_a_turn_that_does_not_know_that_it_has_its_conversation_lets_it_go
 
 
 async def test_a_long_turn_keeps_its_conversation(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hosting.server.conversation_hold._LEASE", 0.2)
-    monkeypatch.setattr("hosting.server.conversation_hold._RENEW", 0.05)
+    monkeypatch.setattr("hosting.server.conversation_hold._LEASE", 2.0)
+    monkeypatch.setattr("hosting.server.conversation_hold._RENEW", 0.1)
     conv = await conversation(world)
-    running = asyncio.create_task(world.create("[[slow 60 10]]", conversation=conv))
-    await asyncio.sleep(0.45)
+    running = asyncio.create_task(world.create("[[slow 40 100]]", conversation=conv))
+    await until_held(world, conv)
+    await asyncio.sleep(2.2)  # more than it was held for to begin with
     assert (await world.create("hi", conversation=conv, status=409))["error"]["code"] == "conversation_locked"
     assert (await running)["status"] == "completed"
     assert len(await said(world, conv)) == 2
@@ -169,7 +180,7 @@ async def test_a_client_that_hangs_up_gives_the_conversation_free(world: World) 
     reader = await world.stream("[[slow 500 10]]", conversation=conv)
     await reader.until("output_text.delta")
     await reader.hang_up()
-    await asyncio.sleep(0.05)
+    await until_held(world, conv, by_somebody=False)
     await world.create("hi", conversation=conv)
     assert await said(world, conv) == ["hi", "Echo: hi"]
 
@@ -260,7 +271,11 @@ async def test_of_parallel_turns_each_completes_or_is_refused_and_items_never_in
 async def test_a_steered_conversation_queues_turns_and_keeps_their_order(steerable: World) -> None:
     conv = await conversation(steerable)
     first = await steerable.create("[[slow 500 10]]", conversation=conv, background=True)
-    await asyncio.sleep(0.1)
+
+    async def running() -> bool:
+        return (await steerable.get(first["id"]))["status"] == "in_progress"
+
+    await until(running)
     second = await steerable.create("two", conversation=conv, background=True)
     third = await steerable.create("three", conversation=conv, background=True)
     ends = [await steerable.ended(made["id"]) for made in (first, second, third)]

@@ -12,7 +12,8 @@ from hosting.server import Request
 from hosting.server.background_work import Work
 from hosting.server.caller import RequestFacts
 from hosting.state import AgentState, TableHistoryProvider
-from hosting.storage import Store
+from hosting.state.conversations import Conversations
+from hosting.storage import Store, keys
 from tests.server_world import World, parsed, serve, texts, until
 
 
@@ -29,8 +30,13 @@ async def world() -> AsyncGenerator[World]:
 async def test_a_key_of_a_request_that_was_refused_can_be_used_again() -> None:
     async with serve(hosted=AgentState(demo)) as world:
         conv = parsed(await world.server.handle("v1/conversations", Request("POST", "v1/conversations")))["id"]
-        running = asyncio.create_task(world.create("[[slow 20 10]]", conversation=conv))
-        await asyncio.sleep(0.05)
+        running = asyncio.create_task(world.create("[[slow 50 10]]", conversation=conv))
+
+        async def held() -> bool:
+            found = await Conversations(world.store, keys.scope("development", None)).get(conv)
+            return found is not None and found.holder is not None
+
+        await until(held)
         key = {"idempotency-key": "k"}
         refused = await world.create("me too", conversation=conv, headers=key, status=409)
         assert refused["error"]["code"] == "conversation_locked"

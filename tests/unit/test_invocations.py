@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
 import pytest
@@ -233,17 +233,27 @@ async def test_a_stream_runs_in_the_scope_of_its_caller() -> None:
 
 
 async def test_silence_is_filled_with_comments_in_event_streams_only() -> None:
-    async def quiet() -> AsyncIterator[bytes]:
+    heard = asyncio.Event()
+
+    async def quiet(until: Awaitable[object]) -> AsyncIterator[bytes]:
         yield b"a"
-        await asyncio.sleep(0.2)
+        await until
         yield b"b"
 
     async def handler(request: InvocationRequest) -> Response:
-        return Response(200, quiet(), media_type=await request.json())
+        media_type = await request.json()
+        silence = asyncio.sleep(0.2) if media_type == "text/plain" else heard.wait()
+        return Response(200, quiet(silence), media_type=media_type)
 
     served = Served(HOSTING_KEEP_ALIVE_SECONDS="0.05").on(handler)
-    events = await drained(await served.post(b'"text/event-stream; charset=utf-8"'))
-    assert b": keep-alive\n\n" in events
+    response = await served.post(b'"text/event-stream; charset=utf-8"')
+    assert not isinstance(response.body, bytes)
+    events: list[bytes] = []
+    async with asyncio.timeout(30):
+        async for chunk in response.body:
+            events.append(chunk)
+            if chunk == b": keep-alive\n\n":
+                heard.set()
     assert [chunk for chunk in events if chunk != b": keep-alive\n\n"] == [b"a", b"b"]
     assert await drained(await served.post(b'"text/plain"')) == [b"a", b"b"]
 

@@ -14,7 +14,7 @@ import pytest
 from hosting.keys import mint_key
 from hosting.responses import Event
 from hosting.responses.builders import ResponseEventStream, TextResponse
-from tests.server_world import World, parsed, serve, texts
+from tests.server_world import World, parsed, serve, texts, until
 
 _STREAMS = "tests.contract.test_streaming_conformance"
 _HERE = "tests.unit.test_published_defects"
@@ -182,6 +182,9 @@ async def test_keep_alives_come_in_silence_only_and_once(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(follow, "_LOOK", 0.01)
     silent, go = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    interval = 1.0  # much more than this process is ever kept from running while the handler talks
+    spoke: list[float] = []
 
     async def handler(request: Any, context: Any, signal: Any) -> AsyncIterator[Event]:
         stream = ResponseEventStream(response_id=context.response_id)
@@ -190,22 +193,22 @@ async def test_keep_alives_come_in_silence_only_and_once(monkeypatch: pytest.Mon
         yield message.emit_added()
         text = message.add_text_content()
         yield text.emit_added()
-        for _ in range(40):
+        began = loop.time()
+        while loop.time() - began < 1.2 * interval:
+            spoke[:] = [loop.time()]
             yield text.emit_delta("x")
             await asyncio.sleep(0.01)
         silent.set()
         await go.wait()
         yield stream.emit_completed()
 
-    async with serve(handler, sse_keep_alive_interval_seconds=0.2) as world:
-        loop = asyncio.get_running_loop()
+    async with serve(handler, sse_keep_alive_interval_seconds=interval) as world:
         reader = await world.stream("hi", background=True)
         await silent.wait()
         assert reader.comments == 0
-        began = loop.time()
-        await asyncio.sleep(0.7)
-        most = (loop.time() - began) / 0.2
-        assert 1 <= reader.comments <= most
+        await until(lambda: reader.comments >= 1)
+        await asyncio.sleep(0.3)
+        assert reader.comments <= (loop.time() - spoke[0]) / interval
         go.set()
         await reader.ends()
 

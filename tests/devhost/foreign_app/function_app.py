@@ -121,6 +121,13 @@ def fan_out(context: df.DurableOrchestrationContext):
 
 
 @app.orchestration_trigger(context_name="context")
+def meeting(context: df.DurableOrchestrationContext):
+    key, count = context.get_input()
+    met = yield context.task_all([context.call_activity("meet", {"key": key, "count": count}) for _ in range(count)])
+    return met
+
+
+@app.orchestration_trigger(context_name="context")
 def nap(context: df.DurableOrchestrationContext):
     began = context.current_utc_datetime
     yield context.create_timer(began + timedelta(seconds=context.get_input()))
@@ -167,8 +174,9 @@ def count_with_entity(context: df.DurableOrchestrationContext):
 def rounds(context: df.DurableOrchestrationContext):
     """Each round leaves a timer behind that must not fire in the next one."""
     left = context.get_input()
+    seconds = 4.0  # enough for the test to end the rounds before on a slow machine
     event = context.wait_for_external_event("go")
-    late = context.create_timer(context.current_utc_datetime + timedelta(seconds=1.5))
+    late = context.create_timer(context.current_utc_datetime + timedelta(seconds=seconds))
     winner = yield context.task_any([event, late])
     if winner is late:
         return f"timer with {left} left"
@@ -191,6 +199,19 @@ def square(n: int) -> int:
     return n * n
 
 
+@app.activity_trigger(input_name="spec")
+def meet(spec: dict) -> bool:
+    """Whether as many as `count` are in here at the same time."""
+    file = f"met-{spec['key']}"
+    note(file, "here")
+    deadline = time.monotonic() + 15
+    while len((Path(os.environ["JOURNAL"]) / file).read_text().splitlines()) < spec["count"]:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
 @app.activity_trigger(input_name="key")
 def fails_twice(key: str) -> str:
     note(f"attempts-{key}", "attempt")
@@ -207,8 +228,11 @@ def raises(text: str) -> None:
 
 @app.activity_trigger(input_name="spec")
 async def slow_step(spec: dict) -> dict:
-    note(f"slow-{spec['key']}", str(os.getpid()))
-    await asyncio.sleep(spec["seconds"])
+    """Take so many `seconds`; `again` so many when it runs once more."""
+    file = f"slow-{spec['key']}"
+    first = not (Path(os.environ["JOURNAL"]) / file).exists()
+    note(file, str(os.getpid()))
+    await asyncio.sleep(spec["seconds"] if first else spec.get("again", spec["seconds"]))
     return {"pid": os.getpid()}
 
 
