@@ -5,21 +5,22 @@ import contextlib
 import fcntl
 import os
 import shutil
-import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
-__all__ = ["Azurite", "AzuriteError", "find_azurite", "free_port", "run_azurite"]
+__all__ = ["Azurite", "AzuriteError", "find_azurite", "run_azurite"]
 
 # Azurite's well-known development account: public, in Microsoft's documentation, and no secret.
 ACCOUNT = "devstoreaccount1"
 ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
-# Preloaded into node: ends Azurite when its standard input is closed, which a parent that is killed can't forget.
-_END_WITH_PARENT = Path(__file__).resolve().with_name("end_with_parent.cjs")
+# Preloaded into node: ends Azurite when its standard input is closed, which a parent that is killed can't forget, and tells
+# which ports it has.
+_PRELOAD = Path(__file__).resolve().with_name("azurite_preload.cjs")
 
 
 class AzuriteError(RuntimeError):
@@ -46,13 +47,6 @@ class Azurite:
         )
 
 
-def free_port() -> int:
-    """A TCP port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def find_azurite(root: Path) -> Path:
     """The azurite command of this checkout (`npm ci`), else the one on PATH.
 
@@ -72,12 +66,11 @@ def find_azurite(root: Path) -> Path:
 async def run_azurite(root: Path, location: Path | None = None, log: Path | None = None) -> AsyncIterator[Azurite]:
     """Run Azurite until the block ends; `location` keeps its data there, None keeps it in memory.
 
-    It also ends when this process is killed. Raises AzuriteError when it does not answer within 30 s, or when another
+    It also ends when this process is killed. Raises AzuriteError when it does not listen within 60 s, or when another
     one uses `location`.
     """
     command = str(find_azurite(root))
-    blob, queue, table = free_port(), free_port(), free_port()
-    args = ["--blobPort", str(blob), "--queuePort", str(queue), "--tablePort", str(table)]
+    args = ["--blobPort", "0", "--queuePort", "0", "--tablePort", "0"]
     args += ["--skipApiVersionCheck", "--disableTelemetry", "--silent"]
     if location is None:
         args.append("--inMemoryPersistence")
@@ -88,19 +81,25 @@ async def run_azurite(root: Path, location: Path | None = None, log: Path | None
         if location is not None:
             stack.enter_context(_only_user(location))
         sink = stack.enter_context(log.open("ab")) if log else asyncio.subprocess.DEVNULL
-        options = f'{os.environ.get("NODE_OPTIONS", "")} --require "{_END_WITH_PARENT}"'.strip()
-        # A session of its own: Ctrl-C in the terminal reaches devhost, which stops Azurite last, after the workers.
-        process = await asyncio.create_subprocess_exec(
-            command,
-            *args,
-            env={**os.environ, "NODE_OPTIONS": options},
-            stdin=asyncio.subprocess.PIPE,
-            stdout=sink,
-            stderr=sink,
-            start_new_session=True,
-        )
+        options = f'{os.environ.get("NODE_OPTIONS", "")} --require "{_PRELOAD}"'.strip()
+        ports_read, ports_write = os.pipe()
+        told = stack.enter_context(os.fdopen(ports_read, "rb"))
         try:
-            await _answers(process, (blob, queue, table))
+            # A session of its own: Ctrl-C in the terminal reaches devhost, which stops Azurite last, after the workers.
+            process = await asyncio.create_subprocess_exec(
+                command,
+                *args,
+                env={**os.environ, "NODE_OPTIONS": options, "DEVHOST_PORTS_FD": str(ports_write)},
+                stdin=asyncio.subprocess.PIPE,
+                stdout=sink,
+                stderr=sink,
+                pass_fds=(ports_write,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(ports_write)
+        try:
+            blob, queue, table = await _ports(process, told)
             yield Azurite(process.pid, blob, queue, table)
         finally:
             await _stop(process)
@@ -117,20 +116,20 @@ def _only_user(location: Path) -> Iterator[None]:
         yield
 
 
-async def _answers(process: asyncio.subprocess.Process, ports: tuple[int, ...], seconds: float = 30.0) -> None:
-    deadline = asyncio.get_running_loop().time() + seconds
-    for port in ports:
-        while True:
-            if process.returncode is not None:
-                raise AzuriteError(f"Azurite ended at once with exit code {process.returncode}")
-            with contextlib.suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.close()
-                await writer.wait_closed()
-                break
-            if asyncio.get_running_loop().time() > deadline:
-                raise AzuriteError(f"Azurite did not answer on port {port} within {seconds:.0f} s")
-            await asyncio.sleep(0.05)
+async def _ports(process: asyncio.subprocess.Process, told: BinaryIO, seconds: float = 60.0) -> list[int]:
+    """The ports of the blob, the queue and the table service, which Azurite starts one after the other."""
+    lines = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), told)
+    try:
+        async with asyncio.timeout(seconds):
+            ports = [int(line) for _ in range(3) if (line := await lines.readline())]
+            if len(ports) < 3:
+                raise AzuriteError(f"Azurite ended at once with exit code {await process.wait()}")
+        return ports
+    except TimeoutError:
+        raise AzuriteError(f"Azurite did not listen within {seconds:.0f} s") from None
+    finally:
+        transport.close()
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

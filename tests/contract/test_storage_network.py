@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -11,7 +12,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from devhost.azurite import Azurite, free_port
+from devhost.azurite import Azurite
 from hosting.storage import (
     Insert,
     Replace,
@@ -34,7 +35,7 @@ class Proxy:
 
     def __init__(self, target: int) -> None:
         self.target = target
-        self.port = free_port()
+        self.port = 0
         self.faults: list[Fault] = []
         self.requests: list[tuple[str, str, int]] = []
 
@@ -101,7 +102,8 @@ async def listening(proxy: Proxy) -> AsyncIterator[Proxy]:
     app.router.add_route("*", "/{path:.*}", proxy.handle)
     runner = web.AppRunner(app)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", proxy.port).start()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    proxy.port = runner.addresses[0][1]
     try:
         yield proxy
     finally:
@@ -204,14 +206,16 @@ async def test_storage_that_stays_busy_is_unavailable_after_a_few_attempts(
 
 @pytest.mark.usefixtures("no_backoff")
 async def test_nothing_listening_is_unavailable(azurite: Azurite, partition: str) -> None:
-    nowhere = azurite.connection_string.replace(f":{azurite.table_port}/", f":{free_port()}/")
-    store = connect({"AzureWebJobsStorage": nowhere})
-    try:
-        with pytest.raises(StorageUnavailable) as caught:
-            await store.get(partition, "a")
-        assert caught.value.__cause__ is not None
-    finally:
-        await store.close()
+    with socket.socket() as deaf:  # holds its port, so that nobody else comes to listen there
+        deaf.bind(("127.0.0.1", 0))
+        nowhere = azurite.connection_string.replace(f":{azurite.table_port}/", f":{deaf.getsockname()[1]}/")
+        store = connect({"AzureWebJobsStorage": nowhere})
+        try:
+            with pytest.raises(StorageUnavailable) as caught:
+                await store.get(partition, "a")
+            assert caught.value.__cause__ is not None
+        finally:
+            await store.close()
 
 
 async def test_refused_identity_is_denied_and_names_the_roles(store: Store, tables: Proxy, partition: str) -> None:
