@@ -99,8 +99,9 @@ async def test_a_storage_that_stays_away_fails_the_writer_and_a_take_over_goes_o
 
 async def test_a_short_outage_is_only_a_delay(account: Account, id: str) -> None:
     faults = FaultyBlobs(account.blobs)
-    stream = await account.process(faults).get_or_create(id)
-    there = Follower(await account.process(faults).get(id))
+    patient = slower(FAST, give_up_after=timedelta(seconds=30))
+    stream = await account.process(faults, patient).get_or_create(id)
+    there = Follower(await account.process(faults, patient).get(id))
     await emit_all(stream, 0)
     await there.has(1)
     faults.down = True
@@ -306,7 +307,7 @@ async def test_random_faults_change_nothing_that_was_confirmed(
 ) -> None:
     caplog.set_level(logging.CRITICAL)
     account = Account(MemoryAppendBlobs())
-    tuning = slower(FAST, segment_bytes=600, give_up_after=timedelta(seconds=1))
+    tuning = slower(FAST, segment_bytes=600, give_up_after=timedelta(seconds=30))
     faults = [RandomFaults(account.blobs, seed * 10 + n, 0.25) for n in range(3)]
     last = -1
 

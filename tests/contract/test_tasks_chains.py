@@ -2,6 +2,7 @@
 that `reference/agentserver.md` lists for the published package: ours must not have them."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -104,24 +105,26 @@ async def test_queued_inputs_run_in_order_and_equal_ones_keep_their_own_results(
     assert [len(result["turns"]) for result in results] == [2, 3, 4, 5]
 
 
-async def test_a_promoted_turn_enters_with_cancel_set_while_more_inputs_wait(world: World):
-    name = new()
-    first = await app.chat.start(task_id=name, input={"text": "a", "seconds": 1.5})
+async def test_a_promoted_turn_enters_with_cancel_set_while_more_inputs_wait(world: World, tmp_path: Path):
+    name, gate = new(), tmp_path / "gate"
+    first = await app.chat.start(task_id=name, input={"text": "a", "until": str(gate)})
     await world.entered(first)
     second = await app.chat.start(task_id=name, input={"text": "b"})
     third = await app.chat.start(task_id=name, input={"text": "c"})
+    gate.touch()
     two, three = await world.end(second.result()), await world.end(third.result())
     assert (two["at_entry"]["cause"], two["at_entry"]["pending"]) == ("newer_input", 1)
     assert (three["at_entry"]["cause"], three["at_entry"]["pending"]) == (None, 0)
 
 
-async def test_nine_inputs_wait_the_tenth_is_refused_and_nobodys_result_is_mixed_up(world: World):  # 6
-    name = new()
-    first = await app.chat.start(task_id=name, input={"text": "0", "seconds": 0.5})
+async def test_nine_inputs_wait_the_tenth_is_refused_and_nobodys_result_is_mixed_up(world: World, tmp_path: Path):  # 6
+    name, gate = new(), tmp_path / "gate"
+    first = await app.chat.start(task_id=name, input={"text": "0", "until": str(gate)})
     await world.entered(first)
     queued = [await app.chat.start(task_id=name, input={"text": str(n)}) for n in range(1, 10)]
     with pytest.raises(SteeringQueueFull):
         await app.chat.start(task_id=name, input={"text": "too many"})
+    gate.touch()
     assert (await world.end(first.result()))["turns"] == ["0"]
     assert (await world.end(queued[0].result()))["input"]["text"] == "1"
     later = await app.chat.start(task_id=name, input={"text": "10"})
@@ -130,14 +133,15 @@ async def test_nine_inputs_wait_the_tenth_is_refused_and_nobodys_result_is_mixed
     ]
 
 
-async def test_a_queued_input_can_be_cancelled_and_never_runs(world: World):  # 5
-    name = new()
-    first = await app.chat.start(task_id=name, input={"text": "a", "seconds": 1.5})
+async def test_a_queued_input_can_be_cancelled_and_never_runs(world: World, tmp_path: Path):  # 5
+    name, gate = new(), tmp_path / "gate"
+    first = await app.chat.start(task_id=name, input={"text": "a", "until": str(gate)})
     await world.entered(first)
     queued = [await app.chat.start(task_id=name, input={"text": "same"}) for _ in range(3)]
     await queued[1].cancel()
     with pytest.raises(TaskCancelled):
         await world.end(queued[1].result())
+    gate.touch()
     assert (await world.end(queued[2].result()))["turns"] == ["a", "same", "same"]
     assert (await world.end(queued[0].result()))["turns"] == ["a", "same"]
 
@@ -170,14 +174,15 @@ async def test_inputs_that_come_in_do_not_cost_the_active_turn_its_lease(world: 
 # --- deletion --------------------------------------------------------------------------------------------------------
 
 
-async def test_deleting_a_chain_ends_all_its_turns_and_the_next_one_is_fresh(world: World):
-    name = new()
+async def test_deleting_a_chain_ends_all_its_turns_and_the_next_one_is_fresh(world: World, tmp_path: Path):
+    name, gate = new(), tmp_path / "gate"
     await world.end(app.chat.run(task_id=name, input={"text": "old"}, input_id="old"))
-    active = await app.chat.start(task_id=name, input={"text": "a", "seconds": 1.5})
+    active = await app.chat.start(task_id=name, input={"text": "a", "until": str(gate)})
     await world.entered(active)
     queued = await app.chat.start(task_id=name, input={"text": "b"})
     await app.chat.delete(name)
     await app.chat.delete(name)
+    gate.touch()
     for run in (active, queued):
         with pytest.raises(TaskCancelled):
             await world.end(run.result())

@@ -3,6 +3,7 @@ that `reference/agentserver.md` lists for the published package: ours must not h
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,15 +50,16 @@ async def test_another_process_finds_the_result_of_a_run_that_has_ended(world: W
     assert (await world.end(found.result()))["input"] == 5
 
 
-async def test_active_runs_can_be_found_by_id(world: World):
-    name = new()
-    first = await app.chat.start(task_id=name, input_id="one", input={"text": "a", "seconds": 1.5})
+async def test_active_runs_can_be_found_by_id(world: World, tmp_path: Path):
+    name, gate = new(), tmp_path / "gate"
+    first = await app.chat.start(task_id=name, input_id="one", input={"text": "a", "until": str(gate)})
     await world.entered(first)
     second = await app.chat.start(task_id=name, input_id="two", input={"text": "b"})
     found = await app.chat.get_active_run(name, "two")
     assert found is not None
     assert (found.task_id, found.input_id, found.is_queued) == (name, "two", True)
     assert await app.chat.get_active_run(name, "three") is None
+    gate.touch()
     await world.end(second.result())
     assert await app.chat.get_active_run(name, "two") is None
     assert await app.waits.get_active_run(name) is None
@@ -152,13 +154,14 @@ async def test_rows_of_a_caller_are_written_with_the_acceptance_or_not_at_all(wo
     await world.end(world.engine.wait(key, "i", accepted.slot.seq))
 
 
-async def test_nothing_is_left_of_what_has_ended_but_its_outcome(world: World):
-    name = new()
-    first = await app.chat.start(task_id=name, input={"text": "a", "seconds": 1.5})
+async def test_nothing_is_left_of_what_has_ended_but_its_outcome(world: World, tmp_path: Path):
+    name, gate = new(), tmp_path / "gate"
+    first = await app.chat.start(task_id=name, input={"text": "a", "until": str(gate)})
     await world.entered(first)
     second = await app.chat.start(task_id=name, input={"text": "b"})
     third = await app.chat.start(task_id=name, input={"text": "c"})
     await third.cancel()
+    gate.touch()
     await world.end(second.result())
     key = Key(current_scope(), name)
     assert await world.store.query(key.partition, "task-input.", "task-input.~") == []

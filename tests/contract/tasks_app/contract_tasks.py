@@ -5,6 +5,7 @@ import copy
 import os
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -111,12 +112,17 @@ async def no_time(ctx: TaskContext[Any]) -> dict[str, Any]:
 
 @multi_turn_task(name="chat", steerable=True)
 async def chat(ctx: TaskContext[dict[str, Any]]) -> dict[str, Any]:
-    """{"wait": true}: until told to stop; {"seconds": n}: that long, whatever it is told; {"raise": true}."""
+    """{"wait": true}: until told to stop; {"until": path}: until there is such a file, whatever it is told;
+    {"seconds": n}: that long, whatever it is told; {"raise": true}."""
     ctx.metadata.append("turns", ctx.input.get("text"))
     await enter(ctx)
     at_entry = seen(ctx)
     if ctx.input.get("wait"):
         await ctx.cancel.wait()
+    if gate := ctx.input.get("until"):
+        async with asyncio.timeout(60):
+            while not Path(gate).exists():
+                await asyncio.sleep(0.02)
     await asyncio.sleep(ctx.input.get("seconds", 0))
     if ctx.input.get("raise"):
         raise ValueError("turn failed")
