@@ -210,9 +210,9 @@ async def test_every_accepted_input_ends_exactly_once_whatever_storage_does(seed
 async def check(weather: Weather) -> None:
     assert weather.tables.faults > 50
     await adopt_unsure(weather)
-    await weather.ledger.wait(5)
+    await weather.ledger.wait(30)
     assert await weather.ledger.check_store() == len(weather.ledger.promises)
-    await weather.ledger.check_index(5)
+    await weather.ledger.check_index(30)
     for promise in weather.ledger.promises:
         kind, value = await weather.ledger.value(promise)
         assert (kind, value["n"]) == ("completed", promise.n)

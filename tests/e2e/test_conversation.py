@@ -44,11 +44,11 @@ async def test_a_stream_is_accepted_async(host: DevHost) -> None:
 
 def test_a_stream_arrives_as_it_is_made(client: openai.OpenAI) -> None:
     arrived: list[float] = []
-    for event in client.responses.create(model="agent", input="[[slow 6 150]]", stream=True):
+    for event in client.responses.create(model="agent", input="[[slow 6 400]]", stream=True):
         if event.type == "response.output_text.delta":
             arrived.append(time.monotonic())
     assert len(arrived) == 6
-    # Five pauses of 150 ms: buffered anywhere, the deltas would arrive together.
+    # Five pauses of 400 ms: buffered anywhere, the deltas would arrive together.
     assert arrived[-1] - arrived[0] > 0.5
 
 

@@ -13,7 +13,7 @@ from hosting.keys import mint_key
 from tests.conftest import ROOT
 
 
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+def until(condition: Callable[[], bool], seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -60,12 +60,15 @@ def test_the_worker_is_killed_between_turns_and_the_conversation_goes_on(pair: D
 def test_the_worker_is_killed_during_a_turn_and_the_conversation_stands_where_it_was(pair: DevHost) -> None:
     with worker(pair, 1) as client:
         first = client.responses.create(model="agent", input="before")
+        killed = False
         with pytest.raises((openai.APIConnectionError, httpx.TransportError)):
             for event in client.responses.create(
-                model="agent", input="[[slow 200 50]]", previous_response_id=first.id, stream=True
+                model="agent", input="[[slow 600 50]]", previous_response_id=first.id, stream=True
             ):
-                if event.type == "response.output_text.delta":
+                if event.type == "response.output_text.delta" and not killed:
+                    killed = True
                     pair.kill_worker_now(1)
+        assert killed
     with worker(pair, 2) as client:
         second = client.responses.create(model="agent", input="[[history]]", previous_response_id=first.id)
     assert second.output_text == "history users=2 first=before"
@@ -90,14 +93,14 @@ def test_a_client_that_hangs_up_stops_the_run(pair: DevHost) -> None:
         until(cancelled)
         stopped = client.responses.retrieve(created.response.id)
     assert stopped.output_text.startswith("tick0")
-    assert len(stopped.output_text.split()) < 100
+    assert len(stopped.output_text.split()) < 600
 
 
 def test_a_client_that_hangs_up_while_it_waits_for_json_stops_the_run(pair: DevHost) -> None:
-    body = {"input": "[[slow 100 100]]"}
     with httpx.Client(base_url=pair.base_url, headers={"x-devhost-worker": "1"}) as client:
+        client.post("/v1/responses", json={"input": "the first request of a process loads the agent"}, timeout=60)
         with pytest.raises(httpx.ReadTimeout):
-            client.post("/v1/responses", json=body, timeout=1.0)
+            client.post("/v1/responses", json={"input": "[[slow 300 100]]"}, timeout=3.0)
     until(lambda: "client went away" in pair.logs)
 
 

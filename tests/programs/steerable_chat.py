@@ -20,9 +20,9 @@ async def chat(ctx: TaskContext[dict]) -> dict:
 async def main() -> dict:
     hello = await chat.run(task_id="conv-7", input={"msg": "hello there"}, input_id="one")
     long = await chat.start(
-        task_id="conv-7", input={"msg": "a b c d e f g h i j", "pace": 0.2}, input_id="two", if_last_input_id="one"
+        task_id="conv-7", input={"msg": "a b c d e f g h i j", "pace": 1.0}, input_id="two", if_last_input_id="one"
     )
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(1.5)
     queued = await chat.start(task_id="conv-7", input={"msg": "no"}, input_id="three")
     instead = await chat.start(task_id="conv-7", input={"msg": "what I meant"}, input_id="four")
     was_queued = instead.is_queued

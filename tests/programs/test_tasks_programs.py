@@ -11,6 +11,7 @@ from hosting.storage import memory_store
 from hosting.tasks import TaskDeferred
 from hosting.testing import TestEngine, VirtualClock, task_engine
 from tests.programs import batch_import, nightly_report, steerable_chat
+from tests.sse_reader import until
 
 
 async def run[T](engine: TestEngine, program: Awaitable[T], tick: float = 0.02) -> T:
@@ -52,7 +53,8 @@ async def test_work_that_is_deferred_on_shutdown():
         run_handle = await batch_import.batch_import.get_active_run("import-1")
         assert run_handle is not None
         waiting = asyncio.ensure_future(run_handle.result())
-        await asyncio.sleep(0.3)
+        await until(lambda: bool(batch_import.seen))
+        await asyncio.sleep(0.3)  # for some of the 40 items, each of which takes 0.05 s or more
         await run(first, first.engine.stop(60), tick=0.01)
         with pytest.raises(TaskDeferred):
             await waiting

@@ -26,6 +26,7 @@ async def waiting(world: Secured) -> AsyncGenerator[tuple[str, Share]]:
     made = await world.attacker.create("x" * 20_000)
     others = full(world.server.limits.memory, TENANT, 45_000)
     identifier = (await world.attacker.create("hi", background=True, previous_response_id=made["id"]))["id"]
+    await until(lambda: at_work(world) == 1)
     await asyncio.sleep(0.2)
     try:
         yield identifier, others
@@ -102,7 +103,7 @@ async def test_a_run_that_waits_is_in_nobody_elses_way() -> None:
     small = asyncio.create_task(tried(memory, "b", 50))
     await asyncio.sleep(0)
     give_back(shares[1])
-    give_back(await asyncio.wait_for(small, 5))
+    give_back(await asyncio.wait_for(small, 30))
     assert not large.done()
     large.cancel()
     await asyncio.wait({large})
@@ -117,7 +118,7 @@ async def test_runs_that_never_find_room_are_let_in_at_last_one_at_a_time(monkey
     others = full(memory, "a", 1)  # there is always somebody
     runs = {asyncio.create_task(tried(memory, "a", 5000)) for _ in range(3)}
     for left in (2, 1, 0):
-        done, runs = await asyncio.wait(runs, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+        done, runs = await asyncio.wait(runs, timeout=30, return_when=asyncio.FIRST_COMPLETED)
         assert (len(done), len(runs)) == (1, left)
         if runs:
             assert not (await asyncio.wait(runs, timeout=0.2))[0]
@@ -140,7 +141,7 @@ async def test_a_run_that_was_let_in_and_is_forgotten_lets_the_next_one_in() -> 
 async def test_a_run_may_wait_for_small_ones_of_its_own_when_all_is_taken() -> None:
     memory = WorkingMemory(1_000_000, 1_000_000)
     parent = full(memory, "a", 1_000_000)
-    child = await asyncio.wait_for(tried(memory, "a", 1000), 1)
+    child = await asyncio.wait_for(tried(memory, "a", 1000), 30)
     for share in (parent, child):
         give_back(share)
     assert memory.in_use == 0

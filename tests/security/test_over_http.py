@@ -30,7 +30,7 @@ _FOLLOWERS = 20
 def host(azurite: Azurite) -> Iterator[DevHost]:
     env = {
         "HOSTING_API_KEYS": f"{_KEPT.entry},{_OTHER.entry}",
-        "HOSTING_REQUEST_BODY_SECONDS": "1",
+        "HOSTING_REQUEST_BODY_SECONDS": "3",
         "HOSTING_MAX_STREAMS_PER_TENANT": str(_FOLLOWERS),
     }
     with start_devhost(ROOT, env=env, storage=azurite.connection_string, grace=0.5) as running:
@@ -50,7 +50,7 @@ class Answer:
         return json.loads(self.body)
 
 
-def exchange(host: DevHost, raw: bytes, *, seconds: float = 20) -> Answer:
+def exchange(host: DevHost, raw: bytes, *, seconds: float = 60) -> Answer:
     """Send bytes, read to the end of the connection. Status 0: the connection was closed without an answer."""
     address = urlsplit(host.base_url)
     received = b""
@@ -172,13 +172,13 @@ def test_a_body_that_stops_is_a_408_and_the_connection_is_closed(host: DevHost) 
     answer = exchange(host, stalled)
     assert answer.status == 408, answer
     assert answer.json["error"]["code"] == "request_timeout"
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
 
 
 def test_bodies_that_trickle_keep_nobody_else_waiting(host: DevHost) -> None:
     address = urlsplit(host.base_url)
     stalled = raw("POST", "/v1/responses", b"").replace(b"content-length: 0", b"content-length: 1000") + b"{"
-    connections = [socket.create_connection((address.hostname, address.port), timeout=20) for _ in range(60)]
+    connections = [socket.create_connection((address.hostname, address.port), timeout=60) for _ in range(60)]
     try:
         for connection in connections:
             connection.sendall(stalled)
@@ -190,9 +190,9 @@ def test_bodies_that_trickle_keep_nobody_else_waiting(host: DevHost) -> None:
 
 
 def test_followers_beyond_the_limit_are_turned_away_and_places_come_back(host: DevHost) -> None:
-    body = json.dumps({"input": "[[slow 400 50]]", "background": True, "stream": True}).encode()
+    body = json.dumps({"input": "[[slow 2400 50]]", "background": True, "stream": True}).encode()
     address = urlsplit(host.base_url)
-    with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
         connection.sendall(raw("POST", "/v1/responses", body))
         received = b""
         while b'"id":"' not in received:
@@ -200,7 +200,7 @@ def test_followers_beyond_the_limit_are_turned_away_and_places_come_back(host: D
     identifier = received.split(b'"id":"')[1].split(b'"')[0].decode()
     follow = raw("GET", f"/v1/responses/{identifier}?stream=true")
     connections = [
-        socket.create_connection((address.hostname, address.port), timeout=20) for _ in range(2 * _FOLLOWERS)
+        socket.create_connection((address.hostname, address.port), timeout=60) for _ in range(2 * _FOLLOWERS)
     ]
     try:
         for connection in connections:
@@ -212,9 +212,9 @@ def test_followers_beyond_the_limit_are_turned_away_and_places_come_back(host: D
     finally:
         for connection in connections:
             connection.close()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 45
     while True:  # until the worker has noticed
-        with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
+        with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
             connection.sendall(follow)
             if connection.recv(12) == b"HTTP/1.1 200":
                 break
@@ -224,23 +224,23 @@ def test_followers_beyond_the_limit_are_turned_away_and_places_come_back(host: D
 
 
 def test_a_follower_that_asks_for_the_head_only_is_answered_at_once(host: DevHost) -> None:
-    running = create(host, input="[[slow 400 50]]", background=True)
+    running = create(host, input="[[slow 2400 50]]", background=True)
     began = time.monotonic()
     answer = exchange(host, raw("HEAD", f"/v1/responses/{running['id']}"))
     assert (answer.status, answer.body) == (200, b"")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     exchange(host, raw("POST", f"/v1/responses/{running['id']}/cancel"))
 
 
 def test_nobody_without_a_key_has_a_body_read(host: DevHost) -> None:
     stalled = raw("POST", "/v1/responses", b"", key="sk-000000000000-" + "a" * 43)
     answer = exchange(host, stalled.replace(b"content-length: 0", b"content-length: 1000") + b"{")
-    assert answer.status == 401  # and no 408, which would come after a second of waiting
+    assert answer.status == 401  # and no 408, which would come after three seconds of waiting
 
 
 def test_a_tenants_key_does_not_open_what_is_another_tenants(host: DevHost) -> None:
     mine = create(host, metadata={"note": "canary"})
-    running = create(host, input="[[slow 200 50]]", background=True)
+    running = create(host, input="[[slow 2400 50]]", background=True)
     for identifier in (mine["id"], running["id"]):
         for method, tail in (
             *(("GET", ""), ("GET", "?stream=true"), ("DELETE", ""), ("POST", "/cancel"), ("GET", "/input_items")),

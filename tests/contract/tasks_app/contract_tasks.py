@@ -120,9 +120,10 @@ async def chat(ctx: TaskContext[dict[str, Any]]) -> dict[str, Any]:
     if ctx.input.get("wait"):
         await ctx.cancel.wait()
     if gate := ctx.input.get("until"):
-        async with asyncio.timeout(60):
-            while not Path(gate).exists():
-                await asyncio.sleep(0.02)
+        for _ in range(3000):  # a minute, or more
+            if Path(gate).exists():
+                break
+            await asyncio.sleep(0.02)
     await asyncio.sleep(ctx.input.get("seconds", 0))
     if ctx.input.get("raise"):
         raise ValueError("turn failed")

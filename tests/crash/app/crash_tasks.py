@@ -38,10 +38,15 @@ def journal(ctx: TaskContext[Any]) -> Generator[None]:
         note(event="exit", **who)
 
 
+def seconds(ctx: TaskContext[dict[str, Any]]) -> float:
+    """How long to take: `again` in an attempt after a crash or a stop, where the input says so."""
+    return ctx.input.get("again", ctx.input["seconds"]) if ctx.recovery_count else ctx.input["seconds"]
+
+
 @task(name="crash-work")
 async def work(ctx: TaskContext[dict[str, Any]]) -> dict[str, Any]:
     with journal(ctx):
-        await asyncio.sleep(ctx.input["seconds"])
+        await asyncio.sleep(seconds(ctx))
         return {"echo": ctx.input["n"], "pid": os.getpid()}
 
 
@@ -80,7 +85,7 @@ async def chain(ctx: TaskContext[dict[str, Any]]) -> dict[str, Any]:
 @task(name="crash-deferring")
 async def deferring(ctx: TaskContext[dict[str, Any]]) -> Any:
     with journal(ctx):
-        done = asyncio.ensure_future(asyncio.sleep(ctx.input["seconds"]))
+        done = asyncio.ensure_future(asyncio.sleep(seconds(ctx)))
         told = asyncio.ensure_future(ctx.shutdown.wait())
         await asyncio.wait({done, told}, return_when=asyncio.FIRST_COMPLETED)
         if not done.done():
