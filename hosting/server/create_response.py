@@ -39,7 +39,7 @@ from hosting.server.parsed_body import parse_body
 from hosting.server.stored_input import begun_after, history_limit, with_referenced_items
 from hosting.server.targets import Targets
 from hosting.server.turn_telemetry import create_span, turn_telemetry
-from hosting.server.waiting_turn import cancelled_with_its_reader, end_of, wait_for_end
+from hosting.server.waiting_turn import CancelledWithItsReader, WaitingTurn, end_of
 from hosting.server.workflow_session import check_workflow_answers
 from hosting.settings import Settings
 from hosting.state import StoredResponse, Turn, Turns
@@ -47,7 +47,7 @@ from hosting.state.conversation_row import ConversationLocked, ConversationNotFo
 from hosting.state.conversation_turns import ConversationPast, ConversationTurns
 from hosting.state.idempotency import IdempotencyKeys
 from hosting.state.lineage import MAIN, Place
-from hosting.storage import Store
+from hosting.storage import StorageError, Store
 
 __all__ = ["CreateResponse"]
 
@@ -116,11 +116,15 @@ class CreateResponse:
             request.share.admit()  # all that it needs is here, and what follows can't be taken back by refusing it
             if (earlier := await repeatable.claim(turn)) is not None:
                 return lease.answer(await self._repeat(asked, turn, earlier, request, repeatable))
-            try:
-                if not create.background and not turn.after_unfinished:
+            if not create.background and not turn.after_unfinished:
+                try:
                     return lease.answer(await self._run_here(asked, turn, request, lease))
+                except (ApiError, StorageError):  # nothing of it has run: what goes wrong later is in the answer
+                    await repeatable.release(turn)
+                    raise
+            try:
                 stored = await self._accept(asked, turn, repeatable)
-            except ApiError:  # refused: nothing of it has run, and nothing will
+            except ApiError:  # refused: it will not run. (When storage fails it may have been accepted.)
                 await repeatable.release(turn)
                 raise
             # From here on it is accepted, and the key is its own whatever keeps the client from its answer.
@@ -239,11 +243,11 @@ class CreateResponse:
         if create.stream:
             response = await follow_accepted(turns, stored, self._keep_alive)
             if not create.background and not isinstance(response.body, bytes):
-                response.body = cancelled_with_its_reader(response.body, self._background, turns, stored.response["id"])
+                response.body = CancelledWithItsReader(response.body, WaitingTurn(self._background, turns, stored))
             return response
         if create.background:
             return json_response(await self._queued_body(create, stored) if turn.after_unfinished else stored.response)
-        return await wait_for_end(self._background, turns, stored, request)
+        return await WaitingTurn(self._background, turns, stored).end(request)
 
     async def _queued_body(self, create: CreateRequest, stored: StoredResponse) -> dict[str, Any]:
         """What a turn that waits is answered with: the app may say it in its own way."""
