@@ -1,4 +1,4 @@
-"""API keys: what one looks like, how it is kept, how it is checked. `python -m hosting.keys --help` mints one.
+"""API keys: what one looks like, how it is kept, how it is checked. `python -m hosting.keys --help` mints them.
 
 A key is `sk-<key id>-<secret>`; the secret is 256 random bits, so a plain salted hash can't be guessed back and a slow
 password hash would only cost every request milliseconds. HOSTING_API_KEYS holds one entry a key, never the key:
@@ -12,8 +12,10 @@ separated by commas or white space. Tenant and user are 1 to 64 letters, digits,
 import argparse
 import hashlib
 import hmac
+import os
 import re
 import secrets
+import sys
 from dataclasses import dataclass
 
 from hosting.settings import ConfigurationError
@@ -92,21 +94,132 @@ def check_key(keys: dict[str, ApiKey], presented: str) -> ApiKey | None:
     return candidate if same and candidate is not _NOBODY else None
 
 
+_VARIABLE = "HOSTING_API_KEYS"
+_KEY_ID = re.compile(r"[0-9a-f]{12}", re.ASCII)
+_ABOUT = """\
+API keys of this app. HOSTING_API_KEYS is one list for all tenants, and setting it replaces all of it: who is not in the new
+list gets 401. So `add` and `remove` take the whole list and print the whole new one, with all other entries as they were.
+"""
+_EXAMPLES = """\
+examples:
+  azd env get-value HOSTING_API_KEYS > old
+  python -m hosting.keys list < old
+  python -m hosting.keys add contoso < old > new && azd env set HOSTING_API_KEYS "$(cat new)"
+  python -m hosting.keys remove 0123456789ab < old > new && gh secret set HOSTING_API_KEYS < new
+
+The key that `add` mints is on standard error, once. `new` must be another file than `old`. A list that is malformed or empty
+ends it with 2, and nothing is printed on standard output.
+"""
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """The command line: exit code 0, or 2 for wrong words."""
-    parser = argparse.ArgumentParser(prog="python -m hosting.keys", description="API keys of this app.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    new = commands.add_parser("new", help="mint a key for a tenant; the key is shown once and kept nowhere")
-    new.add_argument("tenant", metavar="TENANT")
-    new.add_argument("--user", help="bind the key to one user of the tenant (matters with HOSTING_ISOLATION=user)")
+    """The command line: exit code 0, or 2 for wrong words and for a list that is none."""
+    parser = _parser()
     options = parser.parse_args(arguments)
     try:
-        key, kept = mint_key(options.tenant, options.user)
-    except ValueError as error:
+        match options.command:
+            case "new":
+                _print_new(options.tenant, options.user)
+            case "add":
+                _print_added(_read_list(options.from_env), options.tenant, options.user, first=options.first)
+            case "remove":
+                _print_removed(_read_list(options.from_env), options.key_id)
+            case _:
+                _print_list(_read_list(options.from_env))
+    except ValueError as error:  # ConfigurationError is one
         parser.error(str(error))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="python -m hosting.keys", description=_ABOUT, epilog=_EXAMPLES, formatter_class=raw
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    new = commands.add_parser("new", help="mint a key for a tenant; the key is shown once and kept nowhere")
+    add = commands.add_parser(
+        "add", help="mint a key, and print the list with its entry at the end; the key is on standard error"
+    )
+    for command in (new, add):
+        command.add_argument("tenant", metavar="TENANT")
+        command.add_argument(
+            "--user", help="bind the key to one user of the tenant (matters with HOSTING_ISOLATION=user)"
+        )
+    add.add_argument("--first", action="store_true", help="there is no list yet: without this, an empty one is refused")
+    remove = commands.add_parser("remove", help="print the list without the entry of one key")
+    remove.add_argument("key_id", metavar="KEY_ID", help="the 12 hex digits behind sk-, as `list` shows them")
+    listing = commands.add_parser("list", help="print tenant, user and key id of each entry")
+    for command in (add, remove, listing):
+        command.add_argument(
+            "--from-env",
+            action="store_true",
+            help=f"take the list from the environment variable {_VARIABLE}, in place of standard input",
+        )
+    return parser
+
+
+def _print_new(tenant: str, user: str | None) -> None:
+    key, kept = mint_key(tenant, user)
     print(f"Key (give it to the client, it is not shown again):\n  {key}\n")
     print(f"Entry (append it to the app setting HOSTING_API_KEYS, separated by a comma):\n  {kept.entry}")
-    return 0
+
+
+def _print_added(known: dict[str, ApiKey], tenant: str, user: str | None, *, first: bool) -> None:
+    if first != (not known):
+        raise ValueError(
+            "--first is for a list that is empty, and this one is not"
+            if first
+            else "the list is empty: a new one would lock out everybody who has a key. If there is no list yet, say --first"
+        )
+    key, kept = mint_key(tenant, user)
+    _print_setting([*known.values(), kept])
+    print(f"Key {kept.key_id} (give it to the client, it is not shown again):\n  {key}", file=sys.stderr)
+
+
+def _print_removed(known: dict[str, ApiKey], key_id: str) -> None:
+    if not _KEY_ID.fullmatch(key_id):  # it may be the key itself, which belongs into no log
+        raise ValueError("KEY_ID is the 12 hex digits behind sk-, and not the key")
+    if key_id not in known:
+        raise ValueError(f"no entry has the key id {key_id}")
+    left = [key for key in known.values() if key.key_id != key_id]
+    if not left:
+        raise ValueError(
+            f"{key_id} is the last entry. If nobody is to come in with a key, set {_VARIABLE} to nothing yourself"
+        )
+    _print_setting(left)
+    gone = known[key_id]
+    print(f"Without {gone.key_id} of {gone.tenant}: {len(left)} left", file=sys.stderr)
+
+
+def _print_list(known: dict[str, ApiKey]) -> None:
+    if not known:
+        raise ValueError("the list is empty")
+    rows = [("TENANT", "USER", "KEY ID"), *((key.tenant, key.user or "-", key.key_id) for key in known.values())]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    for tenant, user, key_id in rows:
+        print(f"{tenant:<{widths[0]}}  {user:<{widths[1]}}  {key_id}")
+
+
+def _print_setting(keys: list[ApiKey]) -> None:
+    setting = ",".join(key.entry for key in keys)
+    parse_keys(setting)  # a new key id that is taken: once in many lifetimes, and it would take the old key's place
+    print(setting)
+
+
+def _read_list(from_env: bool) -> dict[str, ApiKey]:
+    """The entries that are given, in their order. Raises ValueError."""
+    if from_env:
+        if _VARIABLE not in os.environ:
+            raise ValueError(f"{_VARIABLE} is not in the environment")
+        return parse_keys(os.environ[_VARIABLE])
+    if sys.stdin.isatty():
+        print(f"The list, that is the value of {_VARIABLE}, and then Ctrl-D:", file=sys.stderr)
+    try:
+        given = sys.stdin.read()
+    except UnicodeDecodeError:
+        raise ValueError("the list is no text in UTF-8") from None
+    return parse_keys(given.removeprefix("\ufeff"))  # as some editors and shells begin a file
 
 
 if __name__ == "__main__":
