@@ -101,6 +101,10 @@ class Settings(BaseModel):
     conversation_days: float = Field(30.0, alias="HOSTING_CONVERSATION_DAYS", ge=0, le=36_500)
     """The same for what belongs to a Conversation object; 0 for ever, which is what OpenAI does."""
 
+    retention_shrink_hours: float = Field(72.0, alias="HOSTING_RETENTION_SHRINK_HOURS", ge=0, le=8_760)
+    """How long a shorter HOSTING_RETENTION_DAYS or HOSTING_CONVERSATION_DAYS waits before anything is removed by it, in hours;
+    0 for at once. It may come of a mistake, a deployment without the setting say, and nothing brings back what it removes."""
+
     stream_hours: float = Field(24.0, alias="HOSTING_STREAM_HOURS", gt=0, le=8_760)
     """How long the events of a response can be read again after its stream was closed, in hours. With more than 767, raise
     STREAM_DAYS in infra/ with it."""

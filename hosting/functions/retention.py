@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import azure.functions as func
 
@@ -24,6 +24,8 @@ _log = logging.getLogger("hosting.retention")
 
 TIMER = "retention"
 _DAY, _HOUR = 86_400.0, 3_600.0
+_CHAINS, _CONVERSATIONS = "HOSTING_RETENTION_DAYS", "HOSTING_CONVERSATION_DAYS"
+"""As they are named in the log, and in the row that says which ones were used."""
 
 
 def register_retention(
@@ -62,26 +64,39 @@ def make_retention(
 ) -> Retention:
     """The work of one tick: rows, then streams, then values that rows have left behind."""
     options = tasks or TaskOptions()
-    lifetimes = Lifetimes(
-        chains=settings.retention_days * _DAY or None,
-        conversations=settings.conversation_days * _DAY or None,
-        outcomes=options.retention.total_seconds(),
-        idempotency=settings.idempotency_hours * _HOUR,
-    )
-    rows = RowSweep(store, TaskRows(), lifetimes, clock)
+    chosen = limits or TickLimits(seconds=settings.retention_seconds)
+    # Streams, outcomes and keys are not on the brake: they live for a day or a week, what a stream says of a response is in
+    # the response, and readers of a stream go by the setting itself.
+    wanted = {_CHAINS: settings.retention_days, _CONVERSATIONS: settings.conversation_days}
 
     async def runs(scope: str, identifier: str) -> bool | None:
         return await response_runs(store, scope, identifier)
 
-    async def streams(token: str | None) -> tuple[str | None, int]:
-        now = clock()
-        abandoned = None if lifetimes.chains is None else now - lifetimes.chains
-        before = now - settings.stream_hours * _HOUR
-        return await expire_streams(blobs, token, before=before, abandoned_before=abandoned, runs=runs)
-
     async def values(token: str | None) -> tuple[str | None, int]:
         return await sweep_values(store, token, now=clock())
 
-    sweeps = [Sweep("rows", rows.page), Sweep("streams", streams), Sweep("values", values)]
-    chosen = limits or TickLimits(seconds=settings.retention_seconds)
-    return Retention(store, sweeps, limits=chosen, clock=clock)
+    def sweeps(days: Mapping[str, float]) -> list[Sweep]:
+        lifetimes = Lifetimes(
+            chains=days[_CHAINS] * _DAY or None,
+            conversations=days[_CONVERSATIONS] * _DAY or None,
+            outcomes=options.retention.total_seconds(),
+            idempotency=settings.idempotency_hours * _HOUR,
+        )
+
+        async def streams(token: str | None) -> tuple[str | None, int]:
+            now = clock()
+            abandoned = None if lifetimes.chains is None else now - lifetimes.chains
+            before = now - settings.stream_hours * _HOUR
+            return await expire_streams(blobs, token, before=before, abandoned_before=abandoned, runs=runs)
+
+        rows = RowSweep(store, TaskRows(), lifetimes, clock)
+        return [Sweep("rows", rows.page), Sweep("streams", streams), Sweep("values", values)]
+
+    return Retention(
+        store,
+        sweeps,
+        lifetimes=wanted,
+        shrink_seconds=settings.retention_shrink_hours * _HOUR,
+        limits=chosen,
+        clock=clock,
+    )

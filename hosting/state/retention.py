@@ -8,10 +8,13 @@ one at the same time: a crash, or two timers at once, cost requests and nothing 
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import NamedTuple, cast
 
+from hosting.state.retention_brake import Lifetime, braked, decode_lifetimes, encode_lifetimes, text_of
 from hosting.storage import (
     Insert,
     Replace,
@@ -27,6 +30,7 @@ __all__ = ["Report", "Retention", "Sweep", "TickLimits"]
 _log = logging.getLogger("hosting.retention")
 
 PARTITION, ROW = "retention", "cursor"
+_NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 class Sweep(NamedTuple):
@@ -66,22 +70,32 @@ class _Cursor:
     token: str | None
     etag: str | None
     """None: there is no row yet."""
+    lifetimes: Mapping[str, Lifetime]
+    """Empty: no pass has said which ones it used."""
 
 
 class Retention:
-    """The timer's work. `clock` is the time of day (seconds since the epoch), `elapsed` measures how long this takes."""
+    """The timer's work. `clock` is the time of day (seconds since the epoch), `elapsed` measures how long this takes.
+
+    `lifetimes` are the settings that decide what is removed, in days (0 is for ever); a shorter one waits `shrink_seconds`, see
+    `retention_brake`. `sweeps` is told which ones hold, and gives what a pass goes through.
+    """
 
     def __init__(
         self,
         store: Store,
-        sweeps: Sequence[Sweep],
+        sweeps: Callable[[Mapping[str, float]], Sequence[Sweep]],
         *,
+        lifetimes: Mapping[str, float] = _NOTHING,
+        shrink_seconds: float = 0.0,
         limits: TickLimits | None = None,
         clock: Callable[[], float] = time.time,
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store, self._sweeps, self._limits = store, sweeps, limits or TickLimits()
+        self._store, self._sweeps_for, self._limits = store, sweeps, limits or TickLimits()
+        self._wanted, self._wait = lifetimes, shrink_seconds
         self._clock, self._elapsed = clock, elapsed
+        self._sweeps: Sequence[Sweep] = ()
 
     async def run(self) -> Report:
         """Go on with the pass, or begin one when it is time, until it ends or the limits are reached.
@@ -91,7 +105,7 @@ class Retention:
         """
         report, began = Report(), self._elapsed()
         try:
-            cursor = await self._load()
+            cursor = await self._begin()
             while cursor.sweep:
                 cursor = await self._page(cursor, report)
                 enough = sum(report.removed.values()) >= self._limits.removals
@@ -104,6 +118,42 @@ class Retention:
         if report.pages:
             _log.info("%d pages, removed: %s", report.pages, report.removed)
         return report
+
+    async def _begin(self) -> _Cursor:
+        """Where to go on, with what holds for all that this invocation removes. That is stored before anything is removed by
+        it: so whoever comes next knows it, wherever this process ends."""
+        cursor, now = await self._load(), self._clock()
+        lifetimes = braked(cursor.lifetimes, self._wanted, now, self._wait)
+        self._sweeps = self._sweeps_for({name: life.used for name, life in lifetimes.items()})
+        begins = cursor.etag is None or (not cursor.sweep and now - cursor.began >= self._limits.between_passes)
+        if begins:
+            cursor = replace(cursor, began=now, sweep=self._sweeps[0].name, token=None)
+        if lifetimes != cursor.lifetimes:
+            before = cursor.lifetimes
+            cursor = await self._save(replace(cursor, lifetimes=lifetimes), cursor.sweep, cursor.token)
+            self._say(before, lifetimes, always=begins)
+        elif begins:
+            self._say(lifetimes, lifetimes, always=True)
+        return cursor
+
+    def _say(self, before: Mapping[str, Lifetime], now: Mapping[str, Lifetime], *, always: bool) -> None:
+        """Name what waits: once when it is first seen, and `always` with each pass. And what holds from now on."""
+        for name, life in now.items():
+            old = before.get(name, life)
+            if life.shorter is not None:
+                if always or life != old:
+                    when = datetime.fromtimestamp(life.since + self._wait, UTC).strftime("%Y-%m-%dT%H:%MZ")
+                    _log.error(
+                        "%s is %s and was %s: %s holds until %s, then what is older is removed for good. If this is a mistake, "
+                        "set it back before; HOSTING_RETENTION_SHRINK_HOURS says how long this waits",
+                        name,
+                        text_of(life.shorter),
+                        text_of(life.used),
+                        text_of(life.used),
+                        when,
+                    )
+            elif life != old:
+                _log.warning("%s: %s holds from now on, after %s", name, text_of(life.used), text_of(old.used))
 
     async def _page(self, cursor: _Cursor, report: Report) -> _Cursor:
         index = next((n for n, sweep in enumerate(self._sweeps) if sweep.name == cursor.sweep), None)
@@ -130,22 +180,22 @@ class Retention:
 
     async def _load(self) -> _Cursor:
         found = await self._store.get(PARTITION, ROW, documents=())
-        now = self._clock()
         if found is None:
-            return _Cursor(now, self._sweeps[0].name, None, None)
+            return _Cursor(0.0, "", None, None, {})
         fields = found.fields
-        cursor = _Cursor(
+        lifetimes = fields.get("lifetimes")
+        return _Cursor(
             float(cast("float", fields["began"])),
             str(fields["sweep"]),
             str(fields["token"]) or None,
             found.etag,
+            {} if lifetimes is None else decode_lifetimes(str(lifetimes), self._wanted),
         )
-        if not cursor.sweep and now - cursor.began >= self._limits.between_passes:
-            return _Cursor(now, self._sweeps[0].name, None, found.etag)
-        return cursor
 
     async def _save(self, cursor: _Cursor, sweep: str, token: str | None) -> _Cursor:
         fields = {"began": cursor.began, "sweep": sweep, "token": token or ""}
+        if cursor.lifetimes:
+            fields["lifetimes"] = encode_lifetimes(cursor.lifetimes)
         write = Insert(ROW, fields) if cursor.etag is None else Replace(ROW, fields, {}, cursor.etag)
         etags = await self._store.commit(PARTITION, [write])
-        return _Cursor(cursor.began, sweep, token, etags[ROW])
+        return replace(cursor, sweep=sweep, token=token, etag=etags[ROW])

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tests.contract.storage_twins import TWINS, Twin, fresh, open_twin
 DAY = 86_400.0
 TENANTS = [keys.scope(name, None) for name in ("one", "two", "three")]
 BIG = 400_000
+NOTHING_SET: Mapping[str, str] = MappingProxyType({})
 
 
 class World:
@@ -49,10 +51,10 @@ class World:
     async def exists(self, scope: str, response: str) -> bool:
         return await Turns(self.store, scope).response(response) is not None
 
-    async def retain(self, now: float, **limits: Any) -> Report:
-        """What the timer does at this time."""
+    async def retain(self, now: float, env: Mapping[str, str] = NOTHING_SET, **limits: Any) -> Report:
+        """What the timer does at this time, with these settings."""
         retention = make_retention(
-            load_settings({}),
+            load_settings(env),
             self.store,
             self.appends,
             clock=lambda: now,
@@ -161,3 +163,15 @@ async def test_two_timers_at_once_do_no_harm(world: World) -> None:
     assert not any([await world.exists(scope, response) for scope, response in old])
     assert await world.heard(TENANTS[0], young) == ["young"]
     assert await world.rows() == 2
+
+
+async def test_a_shorter_lifetime_removes_nothing_for_three_days(world: World) -> None:
+    long, short = {"HOSTING_RETENTION_DAYS": "365"}, {"HOSTING_RETENTION_DAYS": "30"}
+    kept = await world.say(TENANTS[0], "a month old")
+    shortened = time.time() + 40 * DAY
+    await world.retain(shortened - 1, long)
+    for hours in (0.0, 71.9):
+        await world.retain(shortened + hours * 3600, short)
+        assert await world.exists(TENANTS[0], kept)
+    await world.retain(shortened + 72 * 3600, short)
+    assert not await world.exists(TENANTS[0], kept)

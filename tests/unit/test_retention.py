@@ -44,7 +44,7 @@ class Stage:
     def retention(self, **limits: Any) -> Retention:
         return Retention(
             self.store,
-            [pages.sweep for pages in self.sweeps],
+            lambda _: [pages.sweep for pages in self.sweeps],
             limits=TickLimits(**limits),
             clock=self.clock.now,
             elapsed=lambda: self.elapsed,

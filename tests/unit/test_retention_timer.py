@@ -107,6 +107,7 @@ async def test_the_connection_is_closed_with_the_process(monkeypatch: pytest.Mon
         ("HOSTING_CONVERSATION_DAYS", "soon"),
         ("HOSTING_STREAM_HOURS", "0"),
         ("HOSTING_IDEMPOTENCY_HOURS", "0"),
+        ("HOSTING_RETENTION_SHRINK_HOURS", "-1"),
         ("HOSTING_RETENTION_SECONDS", "0"),
     ],
 )
