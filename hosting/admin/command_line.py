@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping
 
 from hosting.admin.account import Account, open_account, read_settings
-from hosting.admin.commands import cancel_responses, erase_scope, list_scope
+from hosting.admin.commands import cancel_responses, erase_scope, list_running, list_scope
 from hosting.admin.scopes import checked_scope, scope_of
 from hosting.errors import ConfigurationError
 from hosting.settings import load_settings
@@ -16,17 +16,19 @@ from hosting.storage import StorageDenied, StorageError
 __all__ = ["main"]
 
 _ABOUT = """\
-See, cancel and erase what a tenant or user has stored, with rights on the storage account and without a key of theirs.
+See what runs, and see, cancel and erase what a tenant or user has stored, with rights on the storage account and without a key
+of theirs. It needs no telemetry.
 
 It reads the settings of the app from the environment: AzureWebJobsStorage (a connection string), or
 AzureWebJobsStorage__accountName and `az login`; and HOSTING_ISOLATION, _TABLE, _CONTAINER if the app has them. Beside
 `make run` AzureWebJobsStorage is what that prints after "storage:".
 
-`list` and `erase` without --yes need the roles Storage Table Data Reader and Storage Blob Data Reader; `cancel` and
+`running`, `list` and `erase` without --yes need the roles Storage Table Data Reader and Storage Blob Data Reader; `cancel` and
 `erase --yes` need Storage Table Data Contributor and Storage Blob Data Contributor.
 """
 _EXAMPLES = """\
 examples:
+  python -m hosting.admin running                             # of all tenants, the oldest first
   python -m hosting.admin scope --tenant key:contoso
   python -m hosting.admin list --tenant tid:72f988bf-0000-0000-0000-2d7cd011db47 --running
   python -m hosting.admin cancel --scope 0123456789abcdef0123456789abcdef resp_...
@@ -44,6 +46,23 @@ examples:
     xargs python -m hosting.admin cancel --tenant key:contoso
 """
 
+_RUNNING_ABOUT = """\
+One line for each input that was accepted and has not ended, the oldest first, from the index that the recovery scan reads.
+Foreground turns are not in it: they have no row before they end.
+
+state: running (a process has the lease), lapsed (that process is gone, and none has taken over yet: the recovery scan is due
+within a minute), waiting (for a process), backing off (until its next attempt), queued (behind another turn of its task), ended
+(its row in the index is left over), unreadable. LEASE is in seconds, below 0 since it has lapsed.
+
+It costs a read for each 1,000 rows of the index, 16 at least, and one for each task that is shown.
+"""
+_RUNNING_EXAMPLES = """\
+examples:
+  python -m hosting.admin running --json | jq -r .scope | sort | uniq -c      # how many of each tenant (of those shown)
+  python -m hosting.admin running --json | jq 'select(.state == "lapsed" or .crashes > 2)'
+  python -m hosting.admin cancel --scope SCOPE RESPONSE
+"""
+
 _OTHER_PORTS = """\
 With `make run` Azurite listens on other ports than its usual ones: copy the connection string that it prints after "storage:",
 and set AzureWebJobsStorage to it, without --settings"""
@@ -58,6 +77,11 @@ _COMMANDS: Mapping[str, Command] = {
     "erase": lambda account, scope, given: erase_scope(account, scope, yes=given.yes),
 }
 
+_OF_ALL: Mapping[str, Callable[[Account, argparse.Namespace], Coroutine[None, None, int]]] = {
+    "running": lambda account, given: list_running(account, most=given.limit, as_json=given.json),
+}
+"""About no one scope."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line; its exit code. Wrong words end the process with 2."""
@@ -66,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
     env: Mapping[str, str] = {}
     try:
         env = read_settings(given.settings)
-        scope = _scope(parser, given, env)
+        scope = "" if given.command in _OF_ALL else _scope(parser, given, env)
         if given.command == "scope":
             print(scope)
             return 0
@@ -90,6 +114,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 async def _run(env: Mapping[str, str], scope: str, given: argparse.Namespace) -> int:
     async with open_account(env) as account:
+        if given.command in _OF_ALL:
+            return await _OF_ALL[given.command](account, given)
         return await _COMMANDS[given.command](account, scope, given)
 
 
@@ -111,6 +137,12 @@ def _scope(parser: argparse.ArgumentParser, given: argparse.Namespace, env: Mapp
     return scope
 
 
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)
+
+
 def _failed(message: str, code: int) -> int:
     print(f"error: {message}", file=sys.stderr)
     return code
@@ -125,14 +157,23 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def add(name: str, summary: str, epilog: str | None = None) -> argparse.ArgumentParser:
+    def add(name: str, summary: str, epilog: str | None = None, about: str = "") -> argparse.ArgumentParser:
         command = commands.add_parser(
             name,
             help=summary,
-            description=summary[:1].upper() + summary[1:] + ".",
+            description=f"{summary[:1].upper()}{summary[1:]}.\n\n{about}".rstrip(),
             epilog=epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        command.add_argument(
+            "--settings",
+            metavar="FILE",
+            help="settings from a file like local.settings.json, in place of the environment",
+        )
+        return command
+
+    def add_scoped(name: str, summary: str, epilog: str | None = None) -> argparse.ArgumentParser:
+        command = add(name, summary, epilog)
         whose = command.add_mutually_exclusive_group(required=True)
         whose.add_argument(
             "--tenant", help="key:NAME of HOSTING_API_KEYS, tid:DIRECTORY_ID of Easy Auth with Entra, or development"
@@ -141,21 +182,19 @@ def _parser() -> argparse.ArgumentParser:
             "--scope", metavar="DIGEST", help="the digest itself: hosting.tenant of a span, tenant of a log line"
         )
         command.add_argument("--user", metavar="OID", help="a user of the tenant, with HOSTING_ISOLATION=user")
-        command.add_argument(
-            "--settings",
-            metavar="FILE",
-            help="settings from a file like local.settings.json, in place of the environment",
-        )
         return command
 
-    add("scope", "print the digest that stands for a tenant or user in rows, blobs and telemetry")
-    listing = add("list", "list responses, or conversations, in the order of their ids", _LIST_EXAMPLES)
+    running = add("running", "list what is at work or waits to be, of all tenants", _RUNNING_EXAMPLES, _RUNNING_ABOUT)
+    running.add_argument("--limit", metavar="N", type=_count, default=1000, help="show the N oldest (1000)")
+    running.add_argument("--json", action="store_true", help="one JSON object a line; ages and leases in seconds")
+    add_scoped("scope", "print the digest that stands for a tenant or user in rows, blobs and telemetry")
+    listing = add_scoped("list", "list responses, or conversations, in the order of their ids", _LIST_EXAMPLES)
     what = listing.add_mutually_exclusive_group()
     what.add_argument("--running", action="store_true", help="only responses that are queued or in progress")
     what.add_argument("--conversations", action="store_true", help="conversations in place of responses")
     listing.add_argument("--json", action="store_true", help="one JSON object a line; times in seconds since the epoch")
-    cancel = add("cancel", "cancel background responses, as their own client would")
+    cancel = add_scoped("cancel", "cancel background responses, as their own client would")
     cancel.add_argument("response", metavar="RESPONSE_ID", nargs="+")
-    erase = add("erase", "count all that a tenant or user has stored, and with --yes remove it for good")
+    erase = add_scoped("erase", "count all that a tenant or user has stored, and with --yes remove it for good")
     erase.add_argument("--yes", action="store_true", help="remove it. Nothing brings it back")
     return parser

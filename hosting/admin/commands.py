@@ -4,18 +4,20 @@ raise StorageError."""
 import json
 import sys
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from hosting.admin.account import Account
 from hosting.admin.cancelling import cancel
 from hosting.admin.erasing import Contents, Erasure
 from hosting.admin.listing import ConversationLine, ResponseLine, list_conversations, list_responses
+from hosting.admin.running import RunningLine, oldest_running
 from hosting.responses import ApiError
 
-__all__ = ["cancel_responses", "erase_scope", "list_scope"]
+__all__ = ["cancel_responses", "erase_scope", "list_running", "list_scope"]
 
 _RESPONSE = "{:<55}  {:<11}  {:<20}  {:>10}  {:<56}  {}"
 _CONVERSATION = "{:<55}  {:<20}  {:>6}"
+_RUNNING = "{:<32}  {:<56}  {:<20}  {:>17}  {:<11}  {:>7}  {:>7}  {}"
 
 
 async def list_scope(account: Account, scope: str, *, running: bool, conversations: bool, as_json: bool) -> int:
@@ -35,6 +37,20 @@ async def list_scope(account: Account, scope: str, *, running: bool, conversatio
             print(_row(line))
         count += 1
     _say(f"{count:,} {'conversations' if conversations else 'responses'} of {scope} in {account.name}")
+    return 0
+
+
+async def list_running(account: Account, *, most: int, as_json: bool) -> int:
+    """What is at work or waits, of all scopes, the oldest first: a table, or a JSON object a line."""
+    found = await oldest_running(account.engine, most)
+    if found.lines and not as_json:
+        print(_RUNNING.format("SCOPE", "RESPONSE OR TASK", "NAME", "AGE", "STATE", "LEASE", "CRASHES", "TASK"))
+    for line in found.lines:
+        print(json.dumps(asdict(line)) if as_json else _running_row(line))
+    left = found.total - len(found.lines)
+    _say(
+        f"{found.total:,} unfinished in {account.name}" + (f"; {left:,} younger ones left out: --limit" if left else "")
+    )
     return 0
 
 
@@ -90,6 +106,19 @@ def _row(line: ResponseLine | ConversationLine) -> str:
         task,
         _text(line.conversation),
     )
+
+
+def _running_row(line: RunningLine) -> str:
+    return _RUNNING.format(
+        line.scope,
+        line.response or line.task,
+        _text(line.name),
+        str(timedelta(seconds=line.age)),
+        line.state,
+        _text(line.lease),
+        _text(line.crashes),
+        "of its own" if line.task == (line.response or line.task) else line.task,
+    ).rstrip()
 
 
 def _time(seconds: int | None) -> str:

@@ -4,7 +4,7 @@ from hosting.tasks._acceptance import StartRequest
 from hosting.tasks._current import current_engine
 from hosting.tasks._metadata import MetadataSpaces
 from hosting.tasks._outcome import Outcome
-from hosting.tasks._record import Slot
+from hosting.tasks._record import Record, Slot
 from hosting.tasks._rows import INDEX_PARTITIONS, INDEX_RANGE, Key
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Key",
     "MetadataSpaces",
     "Outcome",
+    "Record",
     "Slot",
     "StartRequest",
     "current_engine",

@@ -92,7 +92,7 @@ async def test_a_tenant_s_run_is_found_and_cancelled(scene: Scene) -> None:
     listed = await operator("list", "--tenant", "development", "--running", "--json")
     [line] = [json.loads(text) for text in listed.out.splitlines()]
     identifier = line["id"]
-    assert (listed.code, line["status"], line["task"], line["recoveries"]) == (0, "in_progress", identifier, 0)
+    assert (listed.code, line["status"], line["task"], line["crashes"]) == (0, "in_progress", identifier, 0)
     cancelled = await operator("cancel", "--scope", SCOPE, identifier, "resp_unknown")
     assert (cancelled.code, cancelled.out) == (1, f"{identifier}: cancelled\n")
     assert "resp_unknown" in cancelled.err
@@ -121,13 +121,23 @@ async def test_a_tenant_is_counted_then_erased_and_then_not_there(scene: Scene) 
     assert (again.code, "Nothing is stored" in again.out) == (0, True), again
 
 
+async def test_what_runs_is_found_without_knowing_whose_it_is(scene: Scene) -> None:
+    world, worker, operator = scene
+    made = await world.create(background=True)
+    await worker.started.wait()
+    found = await operator("running", "--json")
+    [line] = [json.loads(text) for text in found.out.splitlines()]
+    assert (found.code, line["scope"], line["response"]) == (0, SCOPE, made["id"]), found
+    assert "1 unfinished in " in found.err
+
+
 async def test_a_table_is_made_for_people(scene: Scene) -> None:
     world, worker, operator = scene
     made = await world.create(background=True)
     await worker.started.wait()
     listed = await operator("list", "--tenant", "development")
     heading, line = listed.out.splitlines()
-    assert heading.split() == ["RESPONSE", "STATUS", "CREATED", "RECOVERIES", "TASK", "CONVERSATION"]
+    assert heading.split() == ["RESPONSE", "STATUS", "CREATED", "CRASHES", "TASK", "CONVERSATION"]
     assert line.split()[:2] == [made["id"], "in_progress"]
     assert f"1 responses of {SCOPE}" in listed.err
 

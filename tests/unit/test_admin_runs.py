@@ -10,6 +10,7 @@ from hosting.admin.account import Account
 from hosting.admin.cancelling import cancel
 from hosting.admin.erasing import Contents, Erasure
 from hosting.admin.listing import list_responses
+from hosting.admin.running import RunningLine, oldest_running
 from hosting.responses import ApiError, Event
 from hosting.responses.builders import ResponseEventStream, TextResponse
 from hosting.storage import MemoryAppendBlobs, StorageUnavailable, keys, memory_store
@@ -50,6 +51,10 @@ def operator(world: World) -> Account:
     """Another process on the storage of the app."""
     engine = Engine(world.store, Nobody(), options=TaskOptions(), clock=world.clock)
     return Account("the account", world.store, world.blobs, engine)
+
+
+async def running(world: World) -> list[RunningLine]:
+    return (await oldest_running(operator(world).engine, 10)).lines
 
 
 async def erase(world: World) -> Contents:
@@ -133,6 +138,50 @@ async def test_a_response_of_another_scope_is_not_found() -> None:
             await cancel(operator(world), keys.scope("key:other", None), identifier)
         assert refused.value.status == 404
         assert (await world.get(identifier))["status"] in ("queued", "in_progress")
+
+
+async def test_a_run_is_seen_from_its_acceptance_to_its_end() -> None:
+    worker = Worker()
+    async with serve(worker, resilient_background=True) as world:
+        world.boot(drives=False)
+        identifier = (await world.create(background=True))["id"]
+        await world.advance(5)
+        [line] = await running(world)
+        assert (line.scope, line.response, line.task) == (SCOPE, identifier, identifier)
+        assert (line.name, line.age, line.state, line.lease, line.crashes) == (
+            "hosting.response",
+            5,
+            "waiting",
+            None,
+            0,
+        )
+        await world.restart()
+        await worker.started.wait()
+        [line] = await running(world)
+        assert (line.state, line.lease is not None and 0 < line.lease <= 60) == ("running", True)
+        await world.kill()
+        await world.advance(70)
+        [line] = await running(world)
+        assert (line.state, line.lease is not None and line.lease < -2) == ("lapsed", True)
+        await cancel(operator(world), SCOPE, identifier)
+        await world.restart()
+        await world.at_rest(identifier)
+        assert await running(world) == []
+
+
+async def test_a_turn_that_waits_behind_another_is_named_by_its_response() -> None:
+    worker = Worker()
+    async with serve(worker, steerable_conversations=True) as world:
+        first = (await world.create(background=True))["id"]
+        await worker.started.wait()
+        await world.advance(1)
+        second = (await world.create("more", background=True, previous_response_id=first))["id"]
+        lines = await running(world)
+        assert [(line.response, line.state, line.name) for line in lines] == [
+            (first, "running", "hosting.conversation"),
+            (second, "queued", "hosting.conversation"),
+        ]
+        assert lines[0].task == lines[1].task not in (first, second)
 
 
 @pytest.mark.parametrize("stream", [False, True])

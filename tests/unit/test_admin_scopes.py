@@ -102,6 +102,8 @@ def test_a_tenant_without_its_users_is_pointed_out(
         (["erase"], "one of the arguments --tenant --scope is required"),
         (["erase", "--tenant", "key:a", "--scope", "0" * 32], "not allowed with"),
         (["cancel", "--tenant", "key:a"], "RESPONSE_ID"),
+        (["running", "--limit", "0"], "is no number from 1 on"),
+        (["running", "--tenant", "key:a"], "unrecognized arguments"),
     ],
 )
 def test_wrong_words_end_with_2(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
