@@ -109,7 +109,7 @@ param conversationDays int = 30
 @description('Hours that the events of a response can be read again after its end.')
 param streamHours int = 24
 
-@description('App settings that have no parameter, as NAME=value,NAME=value: the other ones of docs/deploy.md, and those of your own agent. No secrets. One that the template sets stays as it is.')
+@description('App settings that have no parameter, as NAME=value,NAME=value: the other ones of docs/deploy.md, and those of your own agent. No secrets, but references to them in a Key Vault. One that the template sets stays as it is.')
 param extraSettings string = ''
 
 // ---- what keeps the work ------------------------------------------------------------------------------------------
@@ -181,8 +181,15 @@ param openAiLocation string = ''
 @description('Endpoint of an Azure OpenAI account that exists. Given: none is made, and openAiModel names its deployment.')
 param openAiEndpoint string = ''
 
-@description('Who gets an e-mail when something is wrong (modules/alerts.bicep). Empty: no alerts are made.')
+@description('Who gets an e-mail when something is wrong (modules/alerts.bicep). Empty, and no webhook: no alerts are made.')
 param alertEmail string = ''
+
+@secure()
+@description('Address that alerts are sent to as well, in the common alert schema: a chat, a pager. Secure, because such an address is often all that one needs to write there.')
+param alertWebhook string = ''
+
+@description('Where whoever is told finds what to do: address of docs/runbooks.md, without an anchor. The default is the path of the file.')
+param runbooksUrl string = 'docs/runbooks.md'
 
 @description('Asks the app from five places of the world, every ten minutes from each, whether it answers. Each call is billed, and wakes an instance.')
 param availabilityTest bool = false
@@ -215,6 +222,10 @@ var token = toLower(uniqueString(subscription().id, environmentName, location))
 var tags = {
   'azd-env-name': environmentName
 }
+// Somebody to tell.
+var alerting = !empty(alertEmail) || !empty(alertWebhook)
+// Somebody may call. Not in the output itself, where Bicep takes any use of a secure parameter for a secret.
+var callers = !empty(apiKeys) || !empty(easyAuthClientId)
 var useScheduler = durableBackend == 'DurableTaskScheduler'
 var makeModel = !empty(openAiModel) && empty(openAiEndpoint)
 
@@ -425,16 +436,21 @@ module easyAuth './modules/easyauth.bicep' = {
   }
 }
 
-module alerts './modules/alerts.bicep' = if (!empty(alertEmail)) {
+// Named after the environment: the name is what a mail begins with.
+module alerts './modules/alerts.bicep' = if (alerting) {
   name: 'alerts'
   scope: group
   params: {
-    name: 'alert-${token}'
+    name: 'alert-${environmentName}'
     location: location
     tags: tags
+    environmentName: environmentName
     email: alertEmail
+    webhook: alertWebhook
+    runbooks: runbooksUrl
     insightsName: monitoring.outputs.insightsName
     storageId: storage.outputs.id
+    hostStorageId: separateHostAccount ? hostStorage!.outputs.id : ''
     schedulerId: useScheduler ? scheduler!.outputs.id : ''
     openAiId: makeModel ? openai!.outputs.id : ''
     openTelemetry: openTelemetry
@@ -445,12 +461,13 @@ module availability './modules/availability.bicep' = if (availabilityTest) {
   name: 'availability'
   scope: group
   params: {
-    name: 'test-${token}'
+    name: 'test-${environmentName}'
     location: location
     tags: tags
     insightsName: monitoring.outputs.insightsName
     appUri: app.outputs.uri
-    receiversId: empty(alertEmail) ? '' : alerts!.outputs.receiversId
+    receiversId: alerting ? alerts!.outputs.receiversId : ''
+    runbooks: runbooksUrl
   }
 }
 
@@ -503,3 +520,13 @@ output AZURE_WORKBOOK_URL string = openTelemetry ? workbook!.outputs.url : ''
 output DURABLE_TASK_SCHEDULER_NAME string = useScheduler ? scheduler!.outputs.name : ''
 output DURABLE_TASK_HUB_NAME string = taskHub
 output AZURE_OPENAI_ENDPOINT string = makeModel ? openai!.outputs.endpoint : openAiEndpoint
+
+// What is deployed of that which is hard to take back: hooks/preprovision compares it with what is to be deployed, so that an
+// environment whose values are lost does not go back to the defaults unnoticed.
+output DEPLOYED_CALLERS string = callers ? 'true' : 'false'
+output DEPLOYED_HOSTING_ISOLATION string = isolation
+output DEPLOYED_HOSTING_RETENTION_DAYS string = string(retentionDays)
+output DEPLOYED_HOSTING_CONVERSATION_DAYS string = string(conversationDays)
+output DEPLOYED_STORAGE_SKU string = storageSku
+output DEPLOYED_SEPARATE_HOST_ACCOUNT string = separateHostAccount ? 'true' : 'false'
+output DEPLOYED_VNET_ENABLED string = vnetEnabled ? 'true' : 'false'

@@ -1,13 +1,28 @@
-// Who is told when something is wrong, and when. docs/operations.md says what to do about each, under a heading of its name;
+// Who is told when something is wrong, and when. docs/runbooks.md says what to do about each, under a heading of its name;
 // tests/infra compares the two.
 param name string
 param location string
 param tags object
+
+@description('So that those of two environments can be told apart.')
+param environmentName string
+
+@description('Empty: nobody gets a mail.')
 param email string
+
+@secure()
+@description('Empty: nothing is called.')
+param webhook string
+
+@description('Address or path of the page that says what to do.')
+param runbooks string
 param insightsName string
 
 @description('The account of the state.')
 param storageId string
+
+@description('The account of the host. Empty: the same one.')
+param hostStorageId string
 
 @description('Empty: Azure Storage is the durable backend.')
 param schedulerId string
@@ -210,6 +225,21 @@ resource insights 'Microsoft.Insights/components@2020-02-02' existing = {
   name: insightsName
 }
 
+var mails = [
+  {
+    name: 'operator'
+    emailAddress: email
+    useCommonAlertSchema: true
+  }
+]
+var hooks = [
+  {
+    name: 'webhook'
+    serviceUri: webhook
+    useCommonAlertSchema: true
+  }
+]
+
 resource receivers 'Microsoft.Insights/actionGroups@2023-01-01' = {
   name: name
   location: 'Global'
@@ -217,13 +247,8 @@ resource receivers 'Microsoft.Insights/actionGroups@2023-01-01' = {
   properties: {
     enabled: true
     groupShortName: 'agents'
-    emailReceivers: [
-      {
-        name: 'operator'
-        emailAddress: email
-        useCommonAlertSchema: true
-      }
-    ]
+    emailReceivers: empty(email) ? [] : mails
+    webhookReceivers: empty(webhook) ? [] : hooks
   }
 }
 
@@ -234,8 +259,8 @@ resource alerts 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [
     tags: tags
     kind: 'LogAlert'
     properties: {
-      displayName: rule.name
-      description: '${rule.says} What to do: docs/operations.md#${rule.name}'
+      displayName: '${rule.name} (${environmentName})'
+      description: '${rule.says} What to do: ${runbooks}#${rule.name}'
       severity: rule.severity
       // Made all the same, so that a rule which an earlier deployment made does not stay on.
       enabled: openTelemetry || rule.source != 'app'
@@ -277,7 +302,9 @@ module platform './platform-alerts.bicep' = {
     name: name
     tags: tags
     receiversId: receivers.id
+    runbooks: runbooks
     storageId: storageId
+    hostStorageId: hostStorageId
     schedulerId: schedulerId
     openAiId: openAiId
   }
@@ -289,6 +316,7 @@ module health './health-alerts.bicep' = {
     name: name
     tags: tags
     receiversId: receivers.id
+    runbooks: runbooks
   }
 }
 

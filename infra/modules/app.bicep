@@ -101,6 +101,8 @@ resource site 'Microsoft.Web/sites@2024-11-01' = {
   properties: {
     serverFarmId: plan.id
     httpsOnly: true
+    // Who reads the secrets that app settings refer to; without it a system-assigned identity would, and there is none.
+    keyVaultReferenceIdentity: identity.id
     publicNetworkAccess: 'Enabled'
     virtualNetworkSubnetId: empty(subnetId) ? null : subnetId
     siteConfig: {

@@ -45,7 +45,8 @@ resource tables 'Microsoft.Storage/storageAccounts/tableServices@2025-01-01' exi
 }
 
 resource openai 'Microsoft.CognitiveServices/accounts@2025-06-01' existing = if (!empty(openAiName)) {
-  name: openAiName
+  // Azure checks names before it looks at conditions, and an empty one is none.
+  name: empty(openAiName) ? 'none' : openAiName
 }
 
 resource blobAudit 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {

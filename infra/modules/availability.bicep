@@ -11,6 +11,9 @@ param appUri string
 @description('The action group that is told. Empty: nobody is, results are in the portal only.')
 param receiversId string
 
+@description('Address or path of the page that says what to do.')
+param runbooks string
+
 // Azure's names of the places: East US, West Europe, North Europe, Southeast Asia, Australia East. With fewer than five,
 // trouble of one of them looks like trouble of the app.
 var places = [
@@ -68,7 +71,7 @@ resource alert 'Microsoft.Insights/metricAlerts@2018-03-01' = if (!empty(receive
     'hidden-link:${test.id}': 'Resource'
   })
   properties: {
-    description: 'Most places that ask the app whether it answers get no answer. What to do: docs/operations.md#availability'
+    description: 'Most places that ask the app whether it answers get no answer. What to do: ${runbooks}#availability'
     severity: 1
     enabled: true
     scopes: [

@@ -1,11 +1,14 @@
 // What Azure itself says of its services (the whole subscription) and of what lies in this resource group. Both come from the
 // activity log: they need no telemetry, cost nothing, and have neither a threshold nor an end.
-// docs/operations.md says what to do about each, under a heading of its name; tests/infra compares the two.
+// docs/runbooks.md says what to do about each, under a heading of its name; tests/infra compares the two.
 param name string
 param tags object
 
 @description('The action group that is told.')
 param receiversId string
+
+@description('Address or path of the page that says what to do.')
+param runbooks string
 
 // Informational is left out: news.
 var serviceEvents = [
@@ -76,7 +79,7 @@ resource alerts 'Microsoft.Insights/activityLogAlerts@2020-10-01' = [
     location: 'global'
     tags: tags
     properties: {
-      description: '${rule.says} What to do: docs/operations.md#${rule.name}'
+      description: '${rule.says} What to do: ${runbooks}#${rule.name}'
       enabled: true
       // Azure takes one scope a rule.
       scopes: [

@@ -151,6 +151,9 @@ module dns './private-zone.bicep' = [
   }
 ]
 
+// One after the other: several endpoints of one storage account at a time fail with StorageAccountOperationInProgress
+// (Azure/bicep-registry-modules #962, #6001).
+@batchSize(1)
 module endpoints './private-endpoint.bicep' = [
   for target in targets: {
     name: 'endpoint-${target.name}'

@@ -1,14 +1,20 @@
 // Alerts on what the platform itself measures of storage, of the scheduler and of the model: they need no telemetry and are not
 // under its cap.
-// docs/operations.md says what to do about each, under a heading of its name; tests/infra compares the two.
+// docs/runbooks.md says what to do about each, under a heading of its name; tests/infra compares the two.
 param name string
 param tags object
 
 @description('The action group that is told.')
 param receiversId string
 
+@description('Address or path of the page that says what to do.')
+param runbooks string
+
 @description('The account of the state.')
 param storageId string
+
+@description('The account of the host. Empty: the same one.')
+param hostStorageId string
 
 @description('Empty: Azure Storage is the durable backend.')
 param schedulerId string
@@ -54,6 +60,22 @@ var storageRules = [
     aggregation: 'Total'
     operator: 'GreaterThan'
     threshold: 20
+    window: 'PT15M'
+  }
+]
+// Without its own account the host does not start, and without its timers nothing is recovered.
+var hostStorageRules = [
+  {
+    name: 'host-storage-availability'
+    severity: 2
+    says: 'Percent of calls to the storage account of the Functions host that did not end in an error of the service.'
+    resource: hostStorageId
+    namespace: 'Microsoft.Storage/storageAccounts'
+    metric: 'Availability'
+    dimensions: []
+    aggregation: 'Average'
+    operator: 'LessThan'
+    threshold: 99
     window: 'PT15M'
   }
 ]
@@ -111,12 +133,17 @@ var modelRules = [
 ]
 
 resource alerts 'Microsoft.Insights/metricAlerts@2018-03-01' = [
-  for rule in concat(storageRules, empty(schedulerId) ? [] : schedulerRules, empty(openAiId) ? [] : modelRules): {
+  for rule in concat(
+    storageRules,
+    empty(hostStorageId) ? [] : hostStorageRules,
+    empty(schedulerId) ? [] : schedulerRules,
+    empty(openAiId) ? [] : modelRules
+  ): {
     name: '${name}-${rule.name}'
     location: 'global'
     tags: tags
     properties: {
-      description: '${rule.says} What to do: docs/operations.md#${rule.name}'
+      description: '${rule.says} What to do: ${runbooks}#${rule.name}'
       severity: rule.severity
       enabled: true
       scopes: [

@@ -58,12 +58,16 @@ var deployerOnStorage = [
   storageTableDataReader
 ]
 
+// What is off has a name all the same: Azure checks names before it looks at conditions, and an empty one is none
+// (Azure/bicep #1492, #9594).
+var nothing = 'none'
+
 resource storage 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
   name: storageName
 }
 
 resource hostStorage 'Microsoft.Storage/storageAccounts@2025-01-01' existing = if (!empty(hostStorageName)) {
-  name: hostStorageName
+  name: empty(hostStorageName) ? nothing : hostStorageName
 }
 
 resource insights 'Microsoft.Insights/components@2020-02-02' existing = {
@@ -71,11 +75,11 @@ resource insights 'Microsoft.Insights/components@2020-02-02' existing = {
 }
 
 resource scheduler 'Microsoft.DurableTask/schedulers@2026-02-01' existing = if (!empty(schedulerName)) {
-  name: schedulerName
+  name: empty(schedulerName) ? nothing : schedulerName
 }
 
 resource openai 'Microsoft.CognitiveServices/accounts@2025-06-01' existing = if (!empty(openAiName)) {
-  name: openAiName
+  name: empty(openAiName) ? nothing : openAiName
 }
 
 // ---- the app ------------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def query_rules() -> list[dict[str, str]]:
 
 def platform_rules() -> list[dict[str, str]]:
     """Rules over metrics of the platform."""
-    lists = ("storageRules", "schedulerRules", "modelRules")
+    lists = ("storageRules", "hostStorageRules", "schedulerRules", "modelRules")
     return [rule for variable in lists for rule in rules_of(PLATFORM, variable)]
 
 

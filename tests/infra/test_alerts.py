@@ -8,10 +8,24 @@ import pytest
 
 from tests.unit.test_telemetry_docs import instrument_kinds
 
-from .alerts import ALERTS, availability_rule, health_rules, platform_rules, queries_of, query_rules, unknown_names
-from .bicep import ROOT, literal, load, members, text, walk
+from .alerts import (
+    ALERTS,
+    HEALTH,
+    PLATFORM,
+    availability_rule,
+    health_rules,
+    platform_rules,
+    queries_of,
+    query_rules,
+    rules_of,
+    unknown_names,
+)
+from .bicep import ROOT, literal, load, members, text
+from .test_infra import MAIN
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()
+RUNBOOKS = (ROOT / "docs" / "runbooks.md").read_text()
+ANSWERS = RUNBOOKS.partition("\n## When an alert fires\n")[2].partition("\n## ")[0]
 RULES = [*query_rules(), *platform_rules(), availability_rule()]
 BY_NAME = {rule["name"]: rule for rule in RULES}
 NAMES = [*BY_NAME, *health_rules()]
@@ -72,14 +86,36 @@ def literal_of(variable: str) -> str:
 
 
 def test_alerts_of_the_platform_need_no_telemetry_and_look_at_what_is_deployed() -> None:
-    assert {rule["resource"] for rule in platform_rules()} == {"storageId", "schedulerId", "openAiId"}
+    assert {rule["resource"] for rule in platform_rules()} == {"storageId", "hostStorageId", "schedulerId", "openAiId"}
     given = {name: text(node) for name, node in load(ROOT / "infra" / "main.bicep").modules["alerts"].arguments.items()}
     assert given["storageId"] == "storage.outputs.id"
+    assert given["hostStorageId"] == "separateHostAccount ? hostStorage!.outputs.id : ''"
     assert given["schedulerId"] == "useScheduler ? scheduler!.outputs.id : ''"
     assert given["openAiId"] == "makeModel ? openai!.outputs.id : ''"
-    loops = [text(node) for node in walk(load(ROOT / "infra/modules/platform-alerts.bicep").root)]
-    optional = ("empty(schedulerId) ? [] : schedulerRules", "empty(openAiId) ? [] : modelRules")
-    assert f"concat(storageRules, {', '.join(optional)})" in loops
+    lists = {"hostStorageRules": "hostStorageId", "schedulerRules": "schedulerId", "modelRules": "openAiId"}
+    optional = [f"empty({resource}) ? [] : {rules}" for rules, resource in lists.items()]
+    source = " ".join((ROOT / "infra/modules/platform-alerts.bicep").read_text().split())
+    assert f"concat( storageRules, {', '.join(optional)} )" in source
+    for rules, resource in lists.items():
+        assert {rule["resource"] for rule in rules_of(PLATFORM, rules)} == {resource}
+
+
+def test_an_alert_says_which_environment_it_is_of() -> None:
+    """By its name: the rules on telemetry have one that is displayed in its place."""
+    for module, name in (("alerts", "alert"), ("availability", "test")):
+        assert text(MAIN.modules[module].arguments["name"]) == f"'{name}-${{environmentName}}'"
+    for file in (ALERTS, PLATFORM, HEALTH):
+        assert "    name: '${name}-${rule.name}'" in file.path.read_text()
+    assert "displayName: '${rule.name} (${environmentName})'" in ALERTS.path.read_text()
+
+
+def test_alerts_are_sent_to_whoever_is_named_in_one_form() -> None:
+    receivers = members(members(ALERTS.resources["receivers"].body)["properties"])
+    assert text(receivers["emailReceivers"]) == "empty(email) ? [] : mails"
+    assert text(receivers["webhookReceivers"]) == "empty(webhook) ? [] : hooks"
+    for name in ("mails", "hooks"):
+        (receiver,) = [members(node) for node in ALERTS.variables[name].named_children if node.type == "object"]
+        assert text(receiver["useCommonAlertSchema"]) == "true"
 
 
 def test_alerts_on_the_scheduler_ask_for_metrics_that_it_has() -> None:
@@ -134,15 +170,19 @@ def test_alerts_come_in_the_order_of_their_severity() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_alert_says_where_it_is_written_what_to_do(name: str) -> None:
-    runbooks = PAGE.partition("### What to do when one fires")[2].partition("\n### ")[0]
-    says = runbooks.partition(f"\n#### {name}\n")[2].partition("\n#### ")[0]
+    says = ANSWERS.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
     assert len(says) > 60
+
+
+def test_an_alert_leads_to_what_is_to_be_done() -> None:
     for file in ("alerts", "platform-alerts", "health-alerts", "availability"):
         source = (ROOT / "infra" / "modules" / f"{file}.bicep").read_text()
         end = "#availability'" if file == "availability" else "#${rule.name}'"
-        assert f"What to do: docs/operations.md{end}" in source
+        assert f"What to do: ${{runbooks}}{end}" in source
+    for module in ("alerts", "availability"):
+        assert text(MAIN.modules[module].arguments["runbooks"]) == "runbooksUrl"
+    assert (ROOT / (MAIN.params["runbooksUrl"].default or "")).read_text() == RUNBOOKS
 
 
 def test_there_is_no_runbook_of_an_alert_that_is_gone() -> None:
-    runbooks = PAGE.partition("### What to do when one fires")[2].partition("\n### ")[0]
-    assert set(re.findall(r"^#### (.+)$", runbooks, re.M)) == set(NAMES)
+    assert set(re.findall(r"^### (.+)$", ANSWERS, re.M)) == set(NAMES)

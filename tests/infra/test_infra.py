@@ -118,9 +118,31 @@ def test_no_output_comes_back_as_an_input() -> None:
     assert {variable for variable, _ in parameters().values()} & set(MAIN.outputs) == {"AZURE_LOCATION"}
 
 
-def test_api_keys_are_secure_all_the_way() -> None:
-    assert MAIN.params["apiKeys"].secure
+def test_secrets_are_secure_all_the_way() -> None:
+    assert {name for name, param in MAIN.params.items() if param.secure} == {"apiKeys", "alertWebhook"}
     assert APP.params["apiKeys"].secure
+    assert load(INFRA / "modules" / "alerts.bicep").params["webhook"].secure
+    assert text(MAIN.modules["alerts"].arguments["webhook"]) == "alertWebhook"
+
+
+def test_the_apps_own_identity_reads_the_secrets_that_settings_refer_to() -> None:
+    """Else a system-assigned one would, and there is none."""
+    properties = members(members(APP.resources["site"].body)["properties"])
+    assert text(properties["keyVaultReferenceIdentity"]) == "identity.id"
+
+
+def test_private_endpoints_are_made_one_after_the_other() -> None:
+    """Several of one storage account at a time are refused: it is busy with the first."""
+    source = (INFRA / "modules" / "network.bicep").read_text()
+    assert "@batchSize(1)\nmodule endpoints './private-endpoint.bicep' = [" in source
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_a_resource_that_may_be_off_has_a_name_all_the_same(path: Path) -> None:
+    """Azure checks names before conditions, and an empty one is none."""
+    optional = re.findall(r" existing = if \(!empty\((\w+)\)\) \{(.*?)\n\}", path.read_text(), re.S)
+    assert [name for name, body in optional if f"name: empty({name}) ? " not in body] == []
+    assert len(optional) == {"rbac.bicep": 3, "audit.bicep": 1}.get(path.name, 0)
 
 
 # ---- app settings

@@ -37,7 +37,7 @@ def test_it_belongs_to_application_insights() -> None:
 def test_it_asks_a_route_that_answers_without_a_key() -> None:
     (path,) = re.findall(r"RequestUrl: '\$\{appUri\}(/\w+)'", SOURCE)
     assert f"excludedPaths: [\n        '{path}'" in EASY_AUTH
-    assert f"curl -i $BASE{path}" in (ROOT / "docs" / "operations.md").read_text()
+    assert f"curl -i $BASE{path}" in (ROOT / "docs" / "runbooks.md").read_text()
     assert text(MAIN.modules["availability"].arguments["appUri"]) == "app.outputs.uri"
 
 
@@ -59,7 +59,8 @@ def test_the_page_counts_the_calls_that_are_billed() -> None:
 def test_somebody_is_told_only_when_there_is_an_address() -> None:
     assert "= if (!empty(receiversId)) {" in SOURCE
     receivers = text(MAIN.modules["availability"].arguments["receiversId"])
-    assert receivers == "empty(alertEmail) ? '' : alerts!.outputs.receiversId"
+    assert receivers == "alerting ? alerts!.outputs.receiversId : ''"
+    assert text(MAIN.variables["alerting"]) == "!empty(alertEmail) || !empty(alertWebhook)"
     criteria = members(members(ALERT["properties"])["criteria"])
     assert literal(criteria["odata.type"]) == "Microsoft.Azure.Monitor.WebtestLocationAvailabilityCriteria"
     assert [text(criteria[key]) for key in ("webTestId", "componentId")] == ["test.id", "insights.id"]
@@ -85,6 +86,6 @@ def test_events_are_not_narrowed_by_names_that_may_be_wrong() -> None:
 
 def test_azures_own_word_is_told_whenever_there_is_an_address() -> None:
     alerts = (ROOT / "infra" / "modules" / "alerts.bicep").read_text()
-    assert module("alerts") == "if (!empty(alertEmail))"
+    assert module("alerts") == "if (alerting)"
     assert "module health './health-alerts.bicep' = {" in alerts
     assert "output receiversId string = receivers.id" in alerts

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from hosting.keys import mint_key
+
 from .bicep import ROOT
 from .test_azd import AZURE_YAML, FROM_AZD, INPUTS
-from .test_infra import MAIN
+from .test_infra import MAIN, parameters
 
 
 def workflow(name: str) -> dict[str, Any]:
@@ -20,12 +22,13 @@ def workflow(name: str) -> dict[str, Any]:
 
 def test_a_pipeline_gets_every_value_that_the_parameter_file_reads() -> None:
     pipeline = AZURE_YAML["pipeline"]
-    assert pipeline["secrets"] == ["HOSTING_API_KEYS"]
+    assert set(pipeline["secrets"]) == {parameters()[name][0] for name, param in MAIN.params.items() if param.secure}
     assert set(pipeline["variables"]) == set(INPUTS) - FROM_AZD - set(pipeline["secrets"])
     given = workflow("deploy.yml")["jobs"]["deploy"]["env"]
     for name in pipeline["variables"]:
         assert given[name] == f"${{{{ vars.{name} }}}}"
-    assert given["HOSTING_API_KEYS"] == "${{ secrets.HOSTING_API_KEYS }}"
+    for name in pipeline["secrets"]:
+        assert given[name] == f"${{{{ secrets.{name} }}}}"
     assert given["AZURE_PRINCIPAL_TYPE"] in MAIN.params["principalType"].allowed
 
 
@@ -83,13 +86,54 @@ def test_production_comes_after_staging_has_been_tested() -> None:
     [({}, 1), ({"HOSTING_API_KEYS": "an entry"}, 0), ({"EASY_AUTH_CLIENT_ID": "an-id"}, 0)],
     ids=["nobody", "keys", "easy-auth"],
 )
-def test_a_pipeline_that_would_lock_everybody_out_stops(given: dict[str, str], code: int) -> None:
-    steps = workflow("deploy.yml")["jobs"]["deploy"]["steps"]
-    (script,) = [step["run"] for step in steps if step.get("name") == "Somebody may call"]
-    env = {"PATH": os.environ["PATH"], "HOSTING_API_KEYS": "", "EASY_AUTH_CLIENT_ID": ""} | given
-    done = subprocess.run(["sh", "-e", "-c", script], env=env, capture_output=True, text=True, timeout=30, check=False)
+def test_a_pipeline_that_would_lock_everybody_out_stops(tmp_path: Path, given: dict[str, str], code: int) -> None:
+    done = somebody_may_call(tmp_path, **given)
     assert done.returncode == code, done.stderr
     assert ("lock everybody out" in done.stdout) == bool(code)
+
+
+def somebody_may_call(directory: Path, **given: str) -> subprocess.CompletedProcess[str]:
+    """The step, with its outputs in `directory`/out."""
+    steps = workflow("deploy.yml")["jobs"]["deploy"]["steps"]
+    (script,) = [step["run"] for step in steps if step.get("name") == "Somebody may call"]
+    env = {"PATH": os.environ["PATH"], "HOSTING_API_KEYS": "", "EASY_AUTH_CLIENT_ID": "", "OTHER_KEY_IDS": ""}
+    env |= {"GITHUB_OUTPUT": str(directory / "out")} | given
+    return subprocess.run(
+        ["bash", "-e", "-c", script], env=env, capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+@pytest.mark.parametrize("separator", [",", "\n", ", "])
+def test_production_refuses_keys_that_staging_takes(tmp_path: Path, separator: str) -> None:
+    """A secret that the environment staging lacks is the repository's, which is production's list."""
+    smoke, contoso, staging = (mint_key(tenant)[1] for tenant in ("smoke", "contoso", "staging"))
+    done = somebody_may_call(tmp_path, HOSTING_API_KEYS=separator.join([staging.entry, smoke.entry]))
+    assert done.returncode == 0, done.stderr
+    (line,) = (tmp_path / "out").read_text().splitlines()
+    name, _, ids = line.partition("=")
+    assert name == "key-ids"
+    assert ids.split() == [staging.key_id, smoke.key_id]
+    production = separator.join([contoso.entry, smoke.entry])
+    done = somebody_may_call(tmp_path, HOSTING_API_KEYS=production, OTHER_KEY_IDS=ids)
+    assert done.returncode == 1
+    assert f"Staging takes the key {smoke.key_id} of this environment" in done.stdout
+    assert somebody_may_call(tmp_path, HOSTING_API_KEYS=contoso.entry, OTHER_KEY_IDS=ids).returncode == 0
+
+
+def test_a_key_that_stands_where_an_entry_belongs_does_not_get_into_an_output(tmp_path: Path) -> None:
+    key, kept = mint_key("contoso")
+    somebody_may_call(tmp_path, HOSTING_API_KEYS=f"{key},{kept.entry}")
+    assert (tmp_path / "out").read_text() == f"key-ids={kept.key_id}\n"
+
+
+def test_production_is_told_which_keys_staging_takes() -> None:
+    production = workflow("azure-dev.yml")["jobs"]["production"]
+    assert production["with"]["other-key-ids"] == "${{ needs.staging.outputs.key-ids }}"
+    deploy: dict[Any, Any] = workflow("deploy.yml")
+    assert deploy[True]["workflow_call"]["outputs"]["key-ids"]["value"] == "${{ jobs.deploy.outputs.key-ids }}"
+    assert deploy["jobs"]["deploy"]["outputs"] == {"key-ids": "${{ steps.callers.outputs.key-ids }}"}
+    (step,) = [step for step in deploy["jobs"]["deploy"]["steps"] if step.get("id") == "callers"]
+    assert step["env"] == {"OTHER_KEY_IDS": "${{ inputs.other-key-ids }}"}
 
 
 @pytest.mark.parametrize("name", ["azure-dev.yml", "deploy.yml"])
