@@ -24,7 +24,7 @@ Nobody may call it yet: no API key is configured, so every request gets 401. Mak
   azd provision
 '@
 }
-if ($env:ALERT_EMAIL -and $env:OPEN_TELEMETRY -ne 'true') {
+if (($env:ALERT_EMAIL -or $env:ALERT_WEBHOOK) -and $env:OPEN_TELEMETRY -ne 'true') {
     Write-Output ''
-    Write-Output "ALERT_EMAIL is set, OPEN_TELEMETRY is not: nobody is told of failed turns, waiting runs, recoveries and failing storage calls."
+    Write-Output "ALERT_EMAIL or ALERT_WEBHOOK is set, OPEN_TELEMETRY is not: nobody is told of failed turns, waiting runs, recoveries and failing storage calls."
 }

@@ -20,7 +20,7 @@ Nobody may call it yet: no API key is configured, so every request gets 401. Mak
   azd provision
 TEXT
 fi
-if [ -n "${ALERT_EMAIL:-}" ] && [ "${OPEN_TELEMETRY:-}" != true ]; then
+if [ -n "${ALERT_EMAIL:-}${ALERT_WEBHOOK:-}" ] && [ "${OPEN_TELEMETRY:-}" != true ]; then
   echo
-  echo "ALERT_EMAIL is set, OPEN_TELEMETRY is not: nobody is told of failed turns, waiting runs, recoveries and failing storage calls."
+  echo "ALERT_EMAIL or ALERT_WEBHOOK is set, OPEN_TELEMETRY is not: nobody is told of failed turns, waiting runs, recoveries and failing storage calls."
 fi

@@ -1,11 +1,22 @@
 # Runs before `azd provision`. Changes nothing; stops when a value of the environment would keep the app from starting, or
-# the deployment from ending.
-# It never prints a value of HOSTING_API_KEYS.
+# the deployment from ending, or take back from a deployed app what is hard to get again.
+# It never prints a value of HOSTING_API_KEYS or ALERT_WEBHOOK.
 $ErrorActionPreference = 'Stop'
 
 function Fail([string] $message) {
     [Console]::Error.WriteLine("preprovision: $message")
     exit 1
+}
+
+function Warn([string] $message) {
+    [Console]::Error.WriteLine("preprovision: $message")
+}
+
+# Values that a machine without production's environment would not have.
+function UnlessMeant([string] $message) {
+    if ($env:PROVISION_ANYWAY -cne 'true') {
+        Fail "$message If that is meant: PROVISION_ANYWAY=true azd provision. If not: docs/runbooks.md, 'On another machine'."
+    }
 }
 
 # An entry is <tenant>:<key id>:<salt>:<hash>[:<user>], as hosting/keys.py reads it; commas or white space between them.
@@ -39,6 +50,13 @@ if ($env:EXTRA_SETTINGS) {
             Fail "EXTRA_SETTINGS has $name, which the template sets itself. docs/deploy.md has the parameter for it, if there is one."
         }
     }
+}
+
+if ($env:ALERT_WEBHOOK -and $env:ALERT_WEBHOOK -cnotlike 'https://*') {
+    Fail "ALERT_WEBHOOK takes an address that begins with https://."
+}
+if ($env:AVAILABILITY_TEST -ceq 'true' -and -not $env:ALERT_EMAIL -and -not $env:ALERT_WEBHOOK) {
+    Warn "AVAILABILITY_TEST is true, and neither ALERT_EMAIL nor ALERT_WEBHOOK is set: each call is billed, and nobody is told."
 }
 
 if ($env:AZURE_OPENAI_EXISTING_ENDPOINT -and -not $env:AZURE_OPENAI_MODEL) {
@@ -85,3 +103,51 @@ if ([int]$streams -gt 0 -and [int]$streams -lt [math]::Floor([int]$hours / 24) +
 if ([int]$idle -gt 0 -and ([int]$idle -le [int]$retention -or [int]$idle -le [int]$conversations -or [int]$retention -eq 0 -or [int]$conversations -eq 0)) {
     Fail "PAYLOAD_IDLE_DAYS is too few: the rule would delete values of conversations that are kept. Take 0 for no rule, or more than HOSTING_RETENTION_DAYS and HOSTING_CONVERSATION_DAYS, neither of them 0."
 }
+
+# What is deployed. azd knows it of its own deployments, and after `azd env refresh`.
+if ($env:DEPLOYED_CALLERS -ceq 'true' -and -not $env:HOSTING_API_KEYS -and -not $env:EASY_AUTH_CLIENT_ID) {
+    UnlessMeant "HOSTING_API_KEYS and EASY_AUTH_CLIENT_ID are both empty, and the deployed app has one of them: nobody could call it any more."
+}
+if ($env:DEPLOYED_VNET_ENABLED -ceq 'true' -and $env:VNET_ENABLED -cne 'true') {
+    UnlessMeant "VNET_ENABLED is true in the deployed app and not here: storage would be open to the internet."
+}
+if ($env:DEPLOYED_SEPARATE_HOST_ACCOUNT -ceq 'true' -and $env:SEPARATE_HOST_ACCOUNT -cne 'true') {
+    UnlessMeant "SEPARATE_HOST_ACCOUNT is true in the deployed app and not here: the host would move to the account of the state, which has no package."
+}
+$sku = if ($env:STORAGE_SKU) { $env:STORAGE_SKU } else { 'Standard_LRS' }
+if ($env:DEPLOYED_STORAGE_SKU -and $env:DEPLOYED_STORAGE_SKU -cne $sku) {
+    UnlessMeant "STORAGE_SKU is another than in the deployed app: there would be fewer copies, or Azure refuses."
+}
+$isolation = if ($env:HOSTING_ISOLATION) { $env:HOSTING_ISOLATION } else { 'tenant' }
+if ($env:DEPLOYED_HOSTING_ISOLATION -and $env:DEPLOYED_HOSTING_ISOLATION -cne $isolation) {
+    UnlessMeant "HOSTING_ISOLATION is another than in the deployed app: what is stored would not be found."
+}
+# Both are days, and 0 is for ever.
+function IsShorter([int] $deployed, [int] $now) {
+    return $now -ne 0 -and ($deployed -eq 0 -or $now -lt $deployed)
+}
+if ($env:DEPLOYED_HOSTING_RETENTION_DAYS -and (IsShorter $env:DEPLOYED_HOSTING_RETENTION_DAYS $retention)) {
+    UnlessMeant "HOSTING_RETENTION_DAYS is fewer than in the deployed app: what is older would be deleted."
+}
+if ($env:DEPLOYED_HOSTING_CONVERSATION_DAYS -and (IsShorter $env:DEPLOYED_HOSTING_CONVERSATION_DAYS $conversations)) {
+    UnlessMeant "HOSTING_CONVERSATION_DAYS is fewer than in the deployed app: what is older would be deleted."
+}
+
+# An environment that was never deployed from here, and whose app is there all the same. A pipeline has no memory, and gets its
+# values from elsewhere.
+if (-not $env:SERVICE_API_URI -and $env:AZURE_ENV_NAME -and -not $env:CI -and (Get-Command az -ErrorAction SilentlyContinue)) {
+    $there = ''
+    # Signed in to nothing, no such group: az fails, and there is nothing to say.
+    $PSNativeCommandUseErrorActionPreference = $false
+    try {
+        $there = az functionapp list -g "rg-$env:AZURE_ENV_NAME" --subscription "$env:AZURE_SUBSCRIPTION_ID" --query "[].name" -o tsv 2> $null
+        if ($LASTEXITCODE -ne 0) { $there = '' }
+    } catch {
+        $there = ''
+    }
+    if ($there) {
+        UnlessMeant "SERVICE_API_URI is not known here, and rg-$env:AZURE_ENV_NAME has an app: this machine lacks the values that it was deployed with."
+    }
+}
+# What az left behind is not the hook's result.
+exit 0

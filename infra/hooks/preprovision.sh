@@ -1,12 +1,22 @@
 #!/bin/sh
 # Runs before `azd provision`. Changes nothing; stops when a value of the environment would keep the app from starting, or
-# the deployment from ending.
-# It never prints a value of HOSTING_API_KEYS.
+# the deployment from ending, or take back from a deployed app what is hard to get again.
+# It never prints a value of HOSTING_API_KEYS or ALERT_WEBHOOK.
 set -euf
 
 fail() {
   echo "preprovision: $1" >&2
   exit 1
+}
+
+warn() {
+  echo "preprovision: $1" >&2
+}
+
+# Values that a machine without production's environment would not have.
+unless_meant() {
+  [ "${PROVISION_ANYWAY:-}" = true ] ||
+    fail "$1 If that is meant: PROVISION_ANYWAY=true azd provision. If not: docs/runbooks.md, 'On another machine'."
 }
 
 # An entry is <tenant>:<key id>:<salt>:<hash>[:<user>], as hosting/keys.py reads it; commas or white space between them.
@@ -35,6 +45,14 @@ if [ -n "${EXTRA_SETTINGS:-}" ]; then
       fail "EXTRA_SETTINGS has $name, which the template sets itself. docs/deploy.md has the parameter for it, if there is one."
     fi
   done || exit 1
+fi
+
+case "${ALERT_WEBHOOK:-}" in
+  "" | https://*) ;;
+  *) fail "ALERT_WEBHOOK takes an address that begins with https://." ;;
+esac
+if [ "${AVAILABILITY_TEST:-}" = true ] && [ -z "${ALERT_EMAIL:-}" ] && [ -z "${ALERT_WEBHOOK:-}" ]; then
+  warn "AVAILABILITY_TEST is true, and neither ALERT_EMAIL nor ALERT_WEBHOOK is set: each call is billed, and nobody is told."
 fi
 
 if [ -n "${AZURE_OPENAI_EXISTING_ENDPOINT:-}" ] && [ -z "${AZURE_OPENAI_MODEL:-}" ]; then
@@ -77,4 +95,39 @@ if [ "$streams" -gt 0 ] && [ "$streams" -lt $((hours / 24 + 9)) ]; then
 fi
 if [ "$idle" -gt 0 ] && { [ "$idle" -le "$retention" ] || [ "$idle" -le "$conversations" ] || [ "$retention" -eq 0 ] || [ "$conversations" -eq 0 ]; }; then
   fail "PAYLOAD_IDLE_DAYS is too few: the rule would delete values of conversations that are kept. Take 0 for no rule, or more than HOSTING_RETENTION_DAYS and HOSTING_CONVERSATION_DAYS, neither of them 0."
+fi
+
+# What is deployed. azd knows it of its own deployments, and after `azd env refresh`.
+if [ "${DEPLOYED_CALLERS:-}" = true ] && [ -z "${HOSTING_API_KEYS:-}" ] && [ -z "${EASY_AUTH_CLIENT_ID:-}" ]; then
+  unless_meant "HOSTING_API_KEYS and EASY_AUTH_CLIENT_ID are both empty, and the deployed app has one of them: nobody could call it any more."
+fi
+if [ "${DEPLOYED_VNET_ENABLED:-}" = true ] && [ "${VNET_ENABLED:-}" != true ]; then
+  unless_meant "VNET_ENABLED is true in the deployed app and not here: storage would be open to the internet."
+fi
+if [ "${DEPLOYED_SEPARATE_HOST_ACCOUNT:-}" = true ] && [ "${SEPARATE_HOST_ACCOUNT:-}" != true ]; then
+  unless_meant "SEPARATE_HOST_ACCOUNT is true in the deployed app and not here: the host would move to the account of the state, which has no package."
+fi
+if [ "${DEPLOYED_STORAGE_SKU:-${STORAGE_SKU:-Standard_LRS}}" != "${STORAGE_SKU:-Standard_LRS}" ]; then
+  unless_meant "STORAGE_SKU is another than in the deployed app: there would be fewer copies, or Azure refuses."
+fi
+if [ "${DEPLOYED_HOSTING_ISOLATION:-${HOSTING_ISOLATION:-tenant}}" != "${HOSTING_ISOLATION:-tenant}" ]; then
+  unless_meant "HOSTING_ISOLATION is another than in the deployed app: what is stored would not be found."
+fi
+# Both are days, and 0 is for ever.
+is_shorter() {
+  [ "$2" -ne 0 ] && { [ "$1" -eq 0 ] || [ "$2" -lt "$1" ]; }
+}
+if is_shorter "${DEPLOYED_HOSTING_RETENTION_DAYS:-$retention}" "$retention"; then
+  unless_meant "HOSTING_RETENTION_DAYS is fewer than in the deployed app: what is older would be deleted."
+fi
+if is_shorter "${DEPLOYED_HOSTING_CONVERSATION_DAYS:-$conversations}" "$conversations"; then
+  unless_meant "HOSTING_CONVERSATION_DAYS is fewer than in the deployed app: what is older would be deleted."
+fi
+
+# An environment that was never deployed from here, and whose app is there all the same. A pipeline has no memory, and gets its
+# values from elsewhere.
+if [ -z "${SERVICE_API_URI:-}" ] && [ -n "${AZURE_ENV_NAME:-}" ] && [ -z "${CI:-}" ] && command -v az > /dev/null; then
+  there=$(az functionapp list -g "rg-$AZURE_ENV_NAME" --subscription "${AZURE_SUBSCRIPTION_ID:-}" --query "[].name" -o tsv 2> /dev/null) || there=""
+  [ -z "$there" ] ||
+    unless_meant "SERVICE_API_URI is not known here, and rg-$AZURE_ENV_NAME has an app: this machine lacks the values that it was deployed with."
 fi

@@ -43,13 +43,15 @@ def test_a_hook_reads_only_what_azd_gives_it_and_the_same_in_both_shells(name: s
     posix = set(re.findall(r"\$\{?([A-Z][A-Z0-9_]+)", (HOOKS / f"{name}.sh").read_text()))
     windows = set(re.findall(r"\$env:([A-Z][A-Z0-9_]+)", (HOOKS / f"{name}.ps1").read_text()))
     assert posix == windows
-    assert posix <= set(INPUTS) | set(MAIN.outputs)
+    # azd knows the subscription, too; whoever starts it may say that all is meant; GitHub and others set CI.
+    assert posix <= set(INPUTS) | set(MAIN.outputs) | {"AZURE_SUBSCRIPTION_ID", "PROVISION_ANYWAY", "CI"}
 
 
 @pytest.mark.parametrize("name", AZURE_YAML["hooks"])
 def test_a_hook_says_the_same_in_both_shells(name: str) -> None:
     """Failures in preprovision, lines in postdeploy: the pwsh ones cannot be run here."""
-    pattern = r"""(?:fail|Fail|echo|Write-Output) ["']((?:entry|[A-Z]{4,}|The|OpenAI|Is it)[^"]*?)["'](?:$|\s|;)"""
+    says = "fail|Fail|warn|Warn|unless_meant|UnlessMeant|echo|Write-Output"
+    pattern = rf"""(?:{says}) ["']((?:entry|[A-Z]{{4,}}|The|OpenAI|Is it)[^"]*?)["'](?:$|\s|;)"""
     said = [
         [line.replace("env:", "").translate({ord(c): None for c in "{}"}) for line in re.findall(pattern, text, re.M)]
         for text in ((HOOKS / f"{name}.sh").read_text(), (HOOKS / f"{name}.ps1").read_text())
@@ -127,6 +129,8 @@ def test_preprovision_wants_all_that_a_budget_needs(run: Run, given: dict[str, s
         ("HOSTING_MAX_RECOVERIES=10", ""),
         ("HOSTING_MAX_RECOVERIES=10, TOOL_URL=https://tool.example/?a=b,OTEL_TRACES_SAMPLER_ARG=0.1", ""),
         ("AzureWebJobs.retention.Disabled=true", ""),
+        ("TOOL_KEY=@Microsoft.KeyVault(SecretUri=https://a-vault.vault.azure.net/secrets/tool-key/),B=1", ""),
+        ("TOOL_KEY=@Microsoft.KeyVault(VaultName=a-vault;SecretName=tool-key)", ""),
         ("EMPTY=", ""),
         ("HOSTING_MAX_RECOVERIES", "takes NAME=value"),
         ("HOSTING_MAX_RECOVERIES=10,", "takes NAME=value"),
@@ -198,6 +202,122 @@ def test_preprovision_refuses_lifecycle_rules_that_delete_what_the_app_keeps(
     assert bool(done.stderr) == bool(code)
 
 
+# ---- what a machine without production's values would take back
+
+DEPLOYED = {
+    "DEPLOYED_CALLERS": "true",
+    "DEPLOYED_HOSTING_ISOLATION": "user",
+    "DEPLOYED_HOSTING_RETENTION_DAYS": "90",
+    "DEPLOYED_HOSTING_CONVERSATION_DAYS": "0",
+    "DEPLOYED_STORAGE_SKU": "Standard_ZRS",
+    "DEPLOYED_SEPARATE_HOST_ACCOUNT": "true",
+    "DEPLOYED_VNET_ENABLED": "true",
+}
+SAME = {
+    "EASY_AUTH_CLIENT_ID": "an-id",
+    "HOSTING_ISOLATION": "user",
+    "HOSTING_RETENTION_DAYS": "90",
+    "HOSTING_CONVERSATION_DAYS": "0",
+    "STORAGE_SKU": "Standard_ZRS",
+    "SEPARATE_HOST_ACCOUNT": "true",
+    "VNET_ENABLED": "true",
+}
+
+
+def test_preprovision_is_content_with_the_values_that_are_deployed(run: Run) -> None:
+    done = run("preprovision", **DEPLOYED, **SAME)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("lost", SAME)
+def test_preprovision_refuses_to_take_back_what_is_hard_to_get_again(run: Run, lost: str) -> None:
+    given = DEPLOYED | {name: value for name, value in SAME.items() if name != lost}
+    done = run("preprovision", **given)
+    assert done.returncode == 1
+    assert lost in done.stderr
+    assert "PROVISION_ANYWAY=true" in done.stderr
+    assert run("preprovision", **given, PROVISION_ANYWAY="true").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"VNET_ENABLED": "true", "DEPLOYED_VNET_ENABLED": "false"},
+        {"SEPARATE_HOST_ACCOUNT": "true", "DEPLOYED_SEPARATE_HOST_ACCOUNT": "false"},
+        {"HOSTING_RETENTION_DAYS": "0", "DEPLOYED_HOSTING_RETENTION_DAYS": "30"},
+        {"HOSTING_CONVERSATION_DAYS": "31", "DEPLOYED_HOSTING_CONVERSATION_DAYS": "30"},
+        {"DEPLOYED_CALLERS": "false"},
+    ],
+    ids=str,
+)
+def test_preprovision_lets_through_what_takes_nothing_back(run: Run, given: dict[str, str]) -> None:
+    done = run("preprovision", **given)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_each_value_that_is_compared_is_an_output_and_the_parameter_has_its_name() -> None:
+    compared = set(re.findall(r"DEPLOYED_(\w+)", (HOOKS / "preprovision.sh").read_text()))
+    assert compared == {name.removeprefix("DEPLOYED_") for name in DEPLOYED}
+    assert {name for name in MAIN.outputs if name.startswith("DEPLOYED_")} == set(DEPLOYED)
+    assert compared - {"CALLERS"} <= set(INPUTS)
+
+
+@pytest.fixture
+def az(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """A stand-in for the Azure CLI: what it does, as a line of a shell."""
+
+    def put(does: str) -> None:
+        path = tmp_path / "bin" / "az"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\n{does}\n')
+        path.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
+
+    return put
+
+
+def test_preprovision_refuses_an_environment_that_is_deployed_and_not_known_here(
+    run: Run, az: Callable[[str], None], tmp_path: Path
+) -> None:
+    az("echo func-abc")
+    given = {"AZURE_ENV_NAME": "prod", "AZURE_SUBSCRIPTION_ID": "a-subscription"}
+    done = run("preprovision", **given)
+    assert done.returncode == 1
+    assert "rg-prod has an app" in done.stderr
+    assert "-g rg-prod --subscription a-subscription" in (tmp_path / "asked").read_text()
+    assert run("preprovision", **given, PROVISION_ANYWAY="true").returncode == 0
+    assert run("preprovision", **given, SERVICE_API_URI="https://app.example").returncode == 0
+    assert run("preprovision", **given, CI="true").returncode == 0
+
+
+@pytest.mark.parametrize("does", ["exit 0", "echo 'ERROR: run az login' >&2; exit 1", "echo func-abc; exit 3"])
+def test_preprovision_lets_a_first_deployment_through(run: Run, az: Callable[[str], None], does: str) -> None:
+    az(does)
+    done = run("preprovision", AZURE_ENV_NAME="new", AZURE_SUBSCRIPTION_ID="a-subscription")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+# ---- who is told
+
+
+@pytest.mark.parametrize("name", ["ALERT_EMAIL", "ALERT_WEBHOOK"])
+def test_preprovision_warns_of_a_test_that_tells_nobody(run: Run, name: str) -> None:
+    done = run("preprovision", AVAILABILITY_TEST="true")
+    assert done.returncode == 0
+    assert "nobody is told" in done.stderr
+    assert run("preprovision", AVAILABILITY_TEST="true", **{name: "https://ops.example"}).stderr == ""
+
+
+def test_preprovision_refuses_a_webhook_that_is_no_address_and_does_not_show_it(run: Run) -> None:
+    done = run("preprovision", ALERT_WEBHOOK="http://chat.example/secret")
+    assert done.returncode == 1
+    assert "ALERT_WEBHOOK takes an address" in done.stderr
+    assert "chat.example" not in done.stdout + done.stderr
+
+
+# ---- postdeploy
+
+
 def test_postdeploy_says_how_to_make_a_key_when_there_is_none(run: Run) -> None:
     done = run("postdeploy", SERVICE_API_URI="https://app.example")
     assert done.returncode == 0, done.stderr
@@ -225,5 +345,7 @@ def test_postdeploy_says_where_the_workbook_is_when_there_is_one(run: Run) -> No
 def test_postdeploy_says_that_most_alerts_need_telemetry(run: Run) -> None:
     given = {"SERVICE_API_URI": "https://app.example", "ALERT_EMAIL": "ops@example.com"}
     assert "OPEN_TELEMETRY is not" in run("postdeploy", **given).stdout
+    webhook = {"SERVICE_API_URI": "https://app.example", "ALERT_WEBHOOK": "https://chat.example"}
+    assert "OPEN_TELEMETRY is not" in run("postdeploy", **webhook).stdout
     assert "OPEN_TELEMETRY is not" not in run("postdeploy", **given, OPEN_TELEMETRY="true").stdout
     assert "OPEN_TELEMETRY is not" not in run("postdeploy", SERVICE_API_URI="https://app.example").stdout
