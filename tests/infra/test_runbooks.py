@@ -1,0 +1,58 @@
+"""docs/runbooks.md: commands that can be run here do what the page says, and all of them name what the template has."""
+
+import re
+
+import pytest
+
+from tests.quality.documents import blocks, commands
+
+from .bicep import ROOT, text
+from .test_infra import MAIN
+
+PATH = ROOT / "docs" / "runbooks.md"
+PAGE = PATH.read_text()
+COMMANDS = [command for block in blocks(PATH) if block.language == "sh" for command in commands(block)]
+SECTIONS = [part for part in re.split(r"(?m)^## ", PAGE)[1:] if not part.startswith("When an alert fires")]
+
+
+def test_a_list_of_keys_is_made_of_the_one_that_is_deployed() -> None:
+    """What is set replaces the whole list: one that is typed locks out everybody else."""
+    setting = "--query \"[?name=='HOSTING_API_KEYS'].value\" -o tsv"
+    reads = [line for line in COMMANDS if setting in line]
+    assert len(reads) == 2
+    assert [line for line in reads if "az functionapp config appsettings list -g " not in line] == []
+    sets = [line for line in COMMANDS if re.search(r"(azd env|gh secret) set HOSTING_API_KEYS", line)]
+    assert len(sets) == 3
+    assert [line for line in sets if "keys.new" not in line and setting not in line] == []
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=[part.partition("\n")[0] for part in SECTIONS])
+def test_a_runbook_begins_with_its_commands(section: str) -> None:
+    assert "```sh\n" in section
+    assert len(section.partition("```sh\n")[0]) < 600
+
+
+def test_every_azd_command_names_its_environment() -> None:
+    """azd would else take the default one, which may be production."""
+    told = {
+        line: (len(re.findall(r"\bazd (?!auth|config|env list|env select|env new)[a-z]", line)), line.count("-e $ENV"))
+        for line in COMMANDS
+    }
+    assert sum(calls for calls, _ in told.values()) >= 10
+    assert [line for line, (calls, named) in told.items() if calls != named] == []
+
+
+def test_names_that_are_made_up_in_commands_are_those_of_the_template() -> None:
+    assert text(MAIN.modules["alerts"].arguments["name"]) == "'alert-${environmentName}'"
+    assert "-n alert-$ENV" in PAGE
+    assert "name: 'rg-${environmentName}'" in MAIN.path.read_text()
+    assert "-g rg-$ENV" in PAGE
+    asked = set(re.findall(r"azd env get-value (\w+)", PAGE))
+    assert asked - {"AZURE_SUBSCRIPTION_ID"} <= set(MAIN.outputs)
+
+
+def test_timers_that_are_run_by_hand_are_the_apps() -> None:
+    names = re.findall(r"for timer in (.+); do", PAGE)
+    assert names == ["task_recovery retention"]
+    source = "".join(path.read_text() for path in (ROOT / "hosting" / "functions").glob("*.py"))
+    assert [name for name in names[0].split() if f'"{name}"' not in source] == []
