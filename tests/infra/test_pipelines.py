@@ -25,7 +25,9 @@ def test_a_pipeline_gets_every_value_that_the_parameter_file_reads() -> None:
     assert set(pipeline["secrets"]) == {parameters()[name][0] for name, param in MAIN.params.items() if param.secure}
     assert set(pipeline["variables"]) == set(INPUTS) - FROM_AZD - set(pipeline["secrets"])
     given = workflow("deploy.yml")["jobs"]["deploy"]["env"]
-    for name in pipeline["variables"]:
+    runbooks = given.pop("RUNBOOKS_URL")
+    assert runbooks.startswith("${{ vars.RUNBOOKS_URL || format('{0}/{1}/blob/main/docs/runbooks.md', ")
+    for name in set(pipeline["variables"]) - {"RUNBOOKS_URL"}:
         assert given[name] == f"${{{{ vars.{name} }}}}"
     for name in pipeline["secrets"]:
         assert given[name] == f"${{{{ secrets.{name} }}}}"
