@@ -1,9 +1,14 @@
 """docs/runbooks.md: commands that can be run here do what the page says, and all of them name what the template has."""
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from hosting.keys import mint_key, parse_keys
 from tests.quality.documents import blocks, commands
 
 from .bicep import ROOT, text
@@ -24,6 +29,28 @@ def test_a_list_of_keys_is_made_of_the_one_that_is_deployed() -> None:
     sets = [line for line in COMMANDS if re.search(r"(azd env|gh secret) set HOSTING_API_KEYS", line)]
     assert len(sets) == 3
     assert [line for line in sets if "keys.new" not in line and setting not in line] == []
+
+
+def test_the_list_of_keys_is_changed_as_the_page_says(tmp_path: Path) -> None:
+    kept = [mint_key("contoso")[1], mint_key("fabrikam", "someone")[1]]
+    (tmp_path / "keys").write_text(",".join(key.entry for key in kept) + "\n")
+
+    def run(start: str, **words: str) -> str:
+        (line,) = [line for line in COMMANDS if line.startswith(f".venv/bin/python -m hosting.keys {start}")]
+        for word, value in words.items():
+            line = line.replace(word, value)
+        env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+        command = ["sh", "-ec", line.replace(".venv/bin/python", sys.executable)]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+
+    assert all(key.key_id in run("list") for key in kept)
+    run("add", TENANT="contoso")
+    added = list(parse_keys((tmp_path / "keys.new").read_text()))
+    assert added[:2] == [key.key_id for key in kept]
+    assert len(added) == 3
+    run("remove", KEY_ID=kept[0].key_id)
+    assert list(parse_keys((tmp_path / "keys.new").read_text())) == [kept[1].key_id]
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=[part.partition("\n")[0] for part in SECTIONS])
