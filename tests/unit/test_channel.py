@@ -29,7 +29,7 @@ async def test_a_reader_that_waits_is_woken_by_an_event() -> None:
     waiting = asyncio.ensure_future(anext(channel.read(60)))
     await asyncio.sleep(0)
     await channel.put([event(0)])
-    assert await asyncio.wait_for(waiting, 1) == [event(0)]
+    assert await asyncio.wait_for(waiting, 30) == [event(0)]
 
 
 async def test_a_reader_that_waits_is_woken_by_the_end() -> None:
@@ -41,7 +41,7 @@ async def test_a_reader_that_waits_is_woken_by_the_end() -> None:
     waiting = asyncio.create_task(read())
     await asyncio.sleep(0)
     channel.close()
-    assert await asyncio.wait_for(waiting, 1) == []
+    assert await asyncio.wait_for(waiting, 30) == []
 
 
 async def test_a_writer_waits_for_a_reader_that_is_far_behind() -> None:

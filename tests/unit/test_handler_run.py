@@ -381,7 +381,7 @@ async def test_a_handler_does_not_hold_its_finished_response_for_ever(stubborn: 
                 swallows = False  # the next one ends the test, should the first not do
             yield stream.emit_completed()
 
-    ended = await asyncio.wait_for(run(handler, after_terminal_seconds=0.02), 5)
+    ended = await asyncio.wait_for(run(handler, after_terminal_seconds=0.02), 30)
     assert ended.types[-1] == "completed"
 
 

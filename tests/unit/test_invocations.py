@@ -284,7 +284,7 @@ async def test_a_client_that_goes_ends_the_handlers_iterator() -> None:
     assert not isinstance(response.body, bytes)
     await anext(aiter(response.body))
     await response.body.aclose()  # type: ignore[attr-defined]
-    await asyncio.wait_for(ended.wait(), 5)
+    await asyncio.wait_for(ended.wait(), 30)
 
 
 def test_handlers_are_async_and_there_is_one_of_each() -> None:

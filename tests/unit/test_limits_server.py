@@ -15,7 +15,7 @@ def body(response: Response) -> AsyncIterator[bytes]:
 
 
 async def nothing_runs(server: ResponsesServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while server.limits.seats["runs"]:  # noqa: ASYNC110 - nothing announces it
             await asyncio.sleep(0.01)
 

@@ -200,7 +200,7 @@ async def test_a_second_cancel_tells_the_run_when_the_process_of_the_first_died_
             cancelled = await world.cancel(worker.ids[0])
         assert not worker.ended.is_set()
         assert await world.cancel(worker.ids[0]) == cancelled
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await worker.ended.wait()
         assert worker.seen == [(True, False)]
 

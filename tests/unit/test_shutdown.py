@@ -17,7 +17,7 @@ async def test_hooks_run_side_by_side_and_the_last_ones_after_them() -> None:
         said.append("closed")
 
     async def first() -> None:
-        await asyncio.wait_for(both.wait(), 5)  # comes only if the other one runs too
+        await asyncio.wait_for(both.wait(), 30)  # comes only if the other one runs too
         said.append("first")
 
     async def second() -> None:

@@ -424,7 +424,7 @@ async def test_shutdown_does_not_set_cancel(cluster: Cluster):
         await one.start(task_id="t", input=Point(1))
         await engine.settle()
         stopping = asyncio.ensure_future(engine.stop(timedelta(seconds=5)))
-        await asyncio.wait_for(stage.entries[0].shutdown.wait(), 5)
+        await asyncio.wait_for(stage.entries[0].shutdown.wait(), 30)
         assert stage.entries[0].cancel_cause is None
         await stopping
 

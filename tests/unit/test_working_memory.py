@@ -117,10 +117,10 @@ async def test_a_run_waits_until_there_is_room_and_begins_again() -> None:
         with memory.share("a") as other:
             other.take(60)
             waiting = asyncio.create_task(share.when_there_is_room(work))
-            await asyncio.wait_for(again.wait(), 10)
+            await asyncio.wait_for(again.wait(), 30)
             await asyncio.sleep(0)
             assert memory.in_use == 60  # what waits has nothing
-        assert await asyncio.wait_for(waiting, 10) == "done"
+        assert await asyncio.wait_for(waiting, 30) == "done"
         assert memory.in_use == 60
     assert memory.in_use == 0
 
@@ -173,4 +173,4 @@ async def test_a_run_that_is_cancelled_while_it_waits_lets_the_next_one_try() ->
         waiting.cancel()
         await asyncio.wait({waiting})
         other.take(-100)
-        assert await asyncio.wait_for(behind, 10) == "done"
+        assert await asyncio.wait_for(behind, 30) == "done"
