@@ -171,7 +171,8 @@ async def test_a_foreground_handler_that_does_not_end_is_stored_as_failed(then: 
     async with serve(handler) as world:
         reader = await world.stream("hi")
         await handler.waits.wait()
-        await world.server.close(0.05 if then == "ignore" else 30)  # who listens is not to be cut off while it tidies up
+        # Who listens is not to be cut off while it tidies up.
+        await world.server.close(0.05 if then == "ignore" else 30)
         failed = await _stored(world, handler)
         assert (failed["status"], failed["error"]["message"]) == ("failed", INTERRUPTED)
         assert texts(failed) == ["first life"]
