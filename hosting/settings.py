@@ -39,6 +39,10 @@ class Settings(BaseModel):
     kill processes so, and each one also takes its innocent neighbours along: so it is not small. Without it, input that kills
     every process that works on it would go round for ever."""
 
+    recovery_overdue_seconds: float = Field(300.0, alias="HOSTING_RECOVERY_OVERDUE_SECONDS", ge=0, le=86_400)
+    """How long no recovery scan may have come to its end before a process that serves requests makes one, in seconds; 0: it
+    never does. For timers that stop firing. Must be longer than TASKS_RECOVERY_SCHEDULE leaves between two scans."""
+
     request_body_seconds: float = Field(60.0, alias="HOSTING_REQUEST_BODY_SECONDS", gt=0, le=3600)
     """Longest time for a body to arrive, in seconds: a client that sends a byte now and then must not keep a place for ever.
     The largest body in 60 s is 4.5 Mbit/s."""

@@ -7,10 +7,11 @@ from datetime import timedelta
 from hosting.functions.app_object import AgentApp
 from hosting.functions.http import register_http
 from hosting.functions.log_levels import set_log_levels
+from hosting.functions.recovery_watch import RecoveryWatch
 from hosting.functions.retention import register_retention
 from hosting.functions.settings_check import check_settings
 from hosting.functions.shutdown import Shutdown
-from hosting.functions.tasks import register_tasks
+from hosting.functions.tasks import recover_if_overdue, recovery_is_off, register_tasks
 from hosting.functions.telemetry import set_up_telemetry
 from hosting.server import ResponsesServer, ResponsesServerOptions
 from hosting.server.invocations import Invocations
@@ -63,8 +64,11 @@ def agent_app(
     app = AgentApp(server.targets, invocations)
     server.routes = {**server.routes, **invocations.routes}
     shutdown.add(server.close)
-    register_http(app, server)
-    register_tasks(app, open_store, shutdown)
+    overdue = 0.0 if recovery_is_off(os.environ) else settings.recovery_overdue_seconds
+    watch = RecoveryWatch(overdue, lambda: recover_if_overdue(overdue), lambda: any(server.limits.seats.values()))
+    shutdown.add(watch.close)
+    register_http(app, server, watch.served)
+    register_tasks(app, open_store, shutdown, marked=overdue > 0)
     register_retention(app, settings, open_store, shutdown)
     streams.use_blob_replay(
         lambda: connect_append_blobs(os.environ, name=settings.storage_connection, container=settings.container),

@@ -5,6 +5,7 @@ FastAPI extension is app-wide: all HTTP functions of an app take its Request and
 """
 
 import re
+from collections.abc import Callable
 
 import azure.functions as func
 from azurefunctions.extensions.http import fastapi  # pyright: ignore[reportMissingTypeStubs]
@@ -20,11 +21,12 @@ __all__ = ["register_http"]
 _VERBS = [func.HttpMethod(verb) for verb in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")]
 
 
-def register_http(app: DurableApp, server: ResponsesServer) -> None:
-    """Add a function for each route of `server` to `app`, and one for all other paths."""
+def register_http(app: DurableApp, server: ResponsesServer, served: Callable[[], None] = lambda: None) -> None:
+    """Add a function for each route of `server` to `app`, and one for all other paths. `served` is called at each request."""
 
     def add(name: str, path: str, route: str | None) -> None:
         async def endpoint(req: fastapi.Request) -> fastapi.Response:
+            served()
             return _to_http(await server.handle(route, _from_http(req)))
 
         # The worker reads the annotations; the name is what the portal and the logs show.

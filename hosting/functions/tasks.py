@@ -7,7 +7,7 @@ never anything that a user sent.
 import logging
 import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from datetime import timedelta
 from typing import Any, cast
 
@@ -19,9 +19,18 @@ from hosting.functions.shutdown import Shutdown
 from hosting.storage import StorageError, Store
 from hosting.tasks import resilient_tasks_enabled
 from hosting.tasks.engine import Key, current_engine
-from hosting.tasks.host import Engine, TaskOptions, Verdict, installed_engine, scan, set_engine
+from hosting.tasks.host import (
+    Engine,
+    TaskOptions,
+    Verdict,
+    installed_engine,
+    mark_scanned,
+    scan,
+    set_engine,
+    take_overdue_scan,
+)
 
-__all__ = ["DurableDriver", "register_tasks"]
+__all__ = ["DurableDriver", "recover_if_overdue", "recovery_is_off", "register_tasks"]
 
 _log = logging.getLogger("hosting.tasks")
 
@@ -54,13 +63,18 @@ class DurableDriver:
 
 
 def register_tasks(
-    app: DurableApp, open_store: Callable[[], Store], shutdown: Shutdown, *, options: TaskOptions | None = None
+    app: DurableApp,
+    open_store: Callable[[], Store],
+    shutdown: Shutdown,
+    *,
+    options: TaskOptions | None = None,
+    marked: bool = False,
 ) -> None:
     """Add the functions that tasks need to `app`, and make tasks work in this process.
 
     `open_store` gives the store of the process; it is called inside the event loop, when a task is first started, driven or
-    looked for. On `shutdown` running handlers are told, and their leases given back. Raises ConfigurationError for a
-    malformed `TASKS_*_SECONDS` setting.
+    looked for. With `marked`, the timer stores when its scan has come to its end, for `recover_if_overdue`. On `shutdown`
+    running handlers are told, and their leases given back. Raises ConfigurationError for a malformed `TASKS_*_SECONDS` setting.
     """
     chosen = options or TaskOptions.from_environment()
     driver = DurableDriver(app.durable_client)
@@ -72,13 +86,24 @@ def register_tasks(
             await engine.stop()
         await app.durable_client.close()
 
+    async def recover(timer: func.TimerRequest) -> None:
+        if not resilient_tasks_enabled():
+            return
+        engine = current_engine()
+        try:
+            await scan(engine)
+            if marked:
+                await mark_scanned(engine.store, engine.clock.now())
+        except StorageError as error:  # the next tick looks again
+            _log.warning("the recovery scan could not read its index: %r", error)
+
     shutdown.add(stop)
     app.function_name(ORCHESTRATOR)(app.orchestration_trigger(context_name="context")(_orchestrate))
     app.function_name(ACTIVITY)(app.activity_trigger(input_name="work", activity=ACTIVITY)(_attempt))
     app.function_name(TIMER)(
         app.timer_trigger(
             arg_name="timer", schedule=os.environ.get("TASKS_RECOVERY_SCHEDULE") or _SCHEDULE, run_on_startup=True
-        )(_recover)
+        )(recover)
     )
 
 
@@ -111,10 +136,21 @@ async def _attempt(work: object) -> object:  # the worker takes no generic annot
     return {"next": verdict.next, "seconds": verdict.seconds}
 
 
-async def _recover(timer: func.TimerRequest) -> None:
+async def recover_if_overdue(overdue: float) -> None:
+    """Do what the timer does, if no process has for `overdue` seconds. Raises StorageError."""
     if not resilient_tasks_enabled():
         return
-    try:
-        await scan(current_engine())
-    except StorageError as error:  # the next tick looks again
-        _log.warning("the recovery scan could not read its index: %r", error)
+    engine = current_engine()
+    silent = await take_overdue_scan(engine.store, engine.clock.now(), overdue)
+    if silent is None:
+        return
+    if silent != float("inf"):  # of a new app none is known
+        _log.error("no recovery scan has come to its end for %.0f s, and one is made here: do timers fire?", silent)
+    await scan(engine, measured=False)
+    await mark_scanned(engine.store, engine.clock.now())
+
+
+def recovery_is_off(env: Mapping[str, str]) -> bool:
+    """Whether an operator has switched the timer off; then nothing else shall do what it does."""
+    names = (f"AzureWebJobs.{TIMER}.Disabled", f"AzureWebJobs__{TIMER}__Disabled")
+    return any(env.get(name, "").lower() in ("true", "1") for name in names)

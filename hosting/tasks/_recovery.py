@@ -42,8 +42,9 @@ class ScanReport:
     """Tasks that have not ended and at which processes have died often: how often, which, their declared name."""
 
 
-async def scan(engine: Engine) -> ScanReport:
-    """Look through the index once. A task that can't be read or driven now is left to the next scan.
+async def scan(engine: Engine, *, measured: bool = True) -> ScanReport:
+    """Look through the index once. A task that can't be read or driven now is left to the next scan. What it found is measured
+    unless told otherwise: that measurements cease is how an operator learns that timers do not fire.
 
     Raises StorageError when the index itself can't be read.
     """
@@ -65,7 +66,8 @@ async def scan(engine: Engine) -> ScanReport:
             found[entry.key].append(entry)
         report.rows += len(rows)
         await asyncio.gather(*(look(key, entries) for key, entries in found.items()))
-    backlog.found(report.rows, report.oldest_waiting, report.most_crashes)
+    if measured:
+        backlog.found(report.rows, report.oldest_waiting, report.most_crashes)
     for times, key, name in heapq.nlargest(_NAMED, report.often, key=lambda task: task[0]):
         about = {**key.log_fields(), "task_name": name, "crashes": times}
         _log.warning("task %s: %d processes have died at it, and it has not ended", key.task_id, times, extra=about)

@@ -8,6 +8,7 @@ from hosting.tasks._current import installed_engine, set_engine, swap_engine
 from hosting.tasks._engine import Engine
 from hosting.tasks._options import TaskOptions
 from hosting.tasks._recovery import ScanReport, scan
+from hosting.tasks._scan_mark import mark_scanned, take_overdue_scan
 from hosting.tasks._seams import Verdict
 
 __all__ = [
@@ -16,7 +17,9 @@ __all__ = [
     "TaskOptions",
     "Verdict",
     "installed_engine",
+    "mark_scanned",
     "scan",
     "set_engine",
     "swap_engine",
+    "take_overdue_scan",
 ]

@@ -15,6 +15,7 @@ from hosting.responses.builders import TextResponse
 from hosting.state import AgentState, TableHistoryProvider
 from hosting.storage import Meter
 from hosting.streaming import StreamTuning
+from hosting.tasks.host import mark_scanned
 from tests.server_world import World, serve
 from tests.telemetry_recorder import Recorder, recorder
 from tests.unit.workflow_desk import hosted
@@ -108,8 +109,11 @@ async def test_a_minute_of_a_background_run_costs_what_the_table_says() -> None:
         await world.ended(made["id"])
         await world.at_rest(made["id"])
         _, idle, _ = await spent(world, world.engine.recover)
+        _, mark, _ = await spent(world, lambda: mark_scanned(world.store, 1.0))
     assert [minute.table_reads, minute.table_writes] == [int(cell) for cell in COSTS["minute of a background run"][:2]]
-    assert [idle.table_reads, idle.table_writes] == [int(cell) for cell in COSTS["recovery scan, each minute"][:2]]
+    assert [idle.table_reads + mark.table_reads, idle.table_writes + mark.table_writes] == [
+        int(cell) for cell in COSTS["recovery scan, each minute"][:2]
+    ]
     assert scan.table_reads == idle.table_reads + 1
 
 
