@@ -86,6 +86,10 @@ class Settings(BaseModel):
     """Whether HOSTING_RUNS_PER_MINUTE is meant for all processes together. They count in the table then: a write for a run at
     first, one for up to 64 when there are many."""
 
+    suspended_seconds: float = Field(30.0, alias="HOSTING_SUSPENDED_SECONDS", ge=0, le=3600)
+    """How old the list of suspended tenants may be that a process goes by, in seconds; 0: it goes by none. A read each time,
+    beside the request that finds it older."""
+
     default_model: str = Field("agent", alias="HOSTING_DEFAULT_MODEL", min_length=1)
     """The `model` that a response names when its request named none."""
 

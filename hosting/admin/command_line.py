@@ -7,7 +7,15 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping
 
 from hosting.admin.account import Account, open_account, read_settings
-from hosting.admin.commands import cancel_responses, erase_scope, list_running, list_scope
+from hosting.admin.commands import (
+    cancel_responses,
+    erase_scope,
+    list_running,
+    list_scope,
+    list_suspended,
+    resume_scope,
+    suspend_scope,
+)
 from hosting.admin.scopes import checked_scope, scope_of
 from hosting.errors import ConfigurationError
 from hosting.settings import load_settings
@@ -16,15 +24,15 @@ from hosting.storage import StorageDenied, StorageError
 __all__ = ["main"]
 
 _ABOUT = """\
-See what runs, and see, cancel and erase what a tenant or user has stored, with rights on the storage account and without a key
-of theirs. It needs no telemetry.
+See what runs; see, cancel and erase what a tenant or user has stored, and keep them out; with rights on the storage
+account and without a key of theirs. It needs no telemetry.
 
 It reads the settings of the app from the environment: AzureWebJobsStorage (a connection string), or
 AzureWebJobsStorage__accountName and `az login`; and HOSTING_ISOLATION, _TABLE, _CONTAINER if the app has them. Beside
 `make run` AzureWebJobsStorage is what that prints after "storage:".
 
-`running`, `list` and `erase` without --yes need the roles Storage Table Data Reader and Storage Blob Data Reader; `cancel` and
-`erase --yes` need Storage Table Data Contributor and Storage Blob Data Contributor.
+`running`, `list`, `suspended` and `erase` without --yes need the roles Storage Table Data Reader and Storage Blob Data Reader;
+`cancel`, `suspend`, `resume` and `erase --yes` need Storage Table Data Contributor and Storage Blob Data Contributor.
 """
 _EXAMPLES = """\
 examples:
@@ -32,6 +40,7 @@ examples:
   python -m hosting.admin scope --tenant key:contoso
   python -m hosting.admin list --tenant tid:72f988bf-0000-0000-0000-2d7cd011db47 --running
   python -m hosting.admin cancel --scope 0123456789abcdef0123456789abcdef resp_...
+  python -m hosting.admin suspend --tenant key:contoso        # 403 on every route, within 30 s and without a restart
   python -m hosting.admin erase --tenant key:contoso          # counts
   python -m hosting.admin erase --tenant key:contoso --yes    # removes; can't be undone
 
@@ -63,6 +72,18 @@ examples:
   python -m hosting.admin cancel --scope SCOPE RESPONSE
 """
 
+_SUSPEND_EXAMPLES = """\
+A tenant stands for all its users, also with HOSTING_ISOLATION=user; --user, or the digest of one, for that user alone. Each
+process goes by a list that is at most HOSTING_SUSPENDED_SECONDS (30) old; a new one lets in what comes before it has read it.
+If the list can't be read, the last one stands. Functions of the app with routes of their own do not ask it.
+
+examples:
+  python -m hosting.admin suspend --tenant key:contoso
+  python -m hosting.admin list --tenant key:contoso --running --json | jq -r .id |
+    xargs python -m hosting.admin cancel --tenant key:contoso
+  python -m hosting.admin resume --tenant key:contoso
+"""
+
 _OTHER_PORTS = """\
 With `make run` Azurite listens on other ports than its usual ones: copy the connection string that it prints after "storage:",
 and set AzureWebJobsStorage to it, without --settings"""
@@ -75,10 +96,13 @@ _COMMANDS: Mapping[str, Command] = {
     ),
     "cancel": lambda account, scope, given: cancel_responses(account, scope, given.response),
     "erase": lambda account, scope, given: erase_scope(account, scope, yes=given.yes),
+    "suspend": lambda account, scope, given: suspend_scope(account, scope),
+    "resume": lambda account, scope, given: resume_scope(account, scope),
 }
 
 _OF_ALL: Mapping[str, Callable[[Account, argparse.Namespace], Coroutine[None, None, int]]] = {
     "running": lambda account, given: list_running(account, most=given.limit, as_json=given.json),
+    "suspended": lambda account, given: list_suspended(account, as_json=given.json),
 }
 """About no one scope."""
 
@@ -129,7 +153,8 @@ def _scope(parser: argparse.ArgumentParser, given: argparse.Namespace, env: Mapp
         scope = scope_of(given.tenant, given.user, settings)
     except ValueError as error:
         parser.error(str(error))
-    if settings.isolation == "user" and given.user is None:
+    # A suspended tenant is all its users; everything else is about one scope.
+    if settings.isolation == "user" and given.user is None and given.command not in ("suspend", "resume"):
         note = (
             "HOSTING_ISOLATION=user: this is the tenant's callers without a user; those with one are found with --user"
         )
@@ -195,6 +220,12 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument("--json", action="store_true", help="one JSON object a line; times in seconds since the epoch")
     cancel = add_scoped("cancel", "cancel background responses, as their own client would")
     cancel.add_argument("response", metavar="RESPONSE_ID", nargs="+")
+    add_scoped("suspend", "answer all requests of a tenant (or user) with 403; what runs goes on", _SUSPEND_EXAMPLES)
+    add_scoped("resume", "let a suspended tenant or user in again")
+    suspended = add("suspended", "list who is suspended, and since when")
+    suspended.add_argument(
+        "--json", action="store_true", help="one JSON object a line; times in seconds since the epoch"
+    )
     erase = add_scoped("erase", "count all that a tenant or user has stored, and with --yes remove it for good")
     erase.add_argument("--yes", action="store_true", help="remove it. Nothing brings it back")
     return parser

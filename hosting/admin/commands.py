@@ -3,6 +3,7 @@ raise StorageError."""
 
 import json
 import sys
+import time
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
@@ -12,8 +13,17 @@ from hosting.admin.erasing import Contents, Erasure
 from hosting.admin.listing import ConversationLine, ResponseLine, list_conversations, list_responses
 from hosting.admin.running import RunningLine, oldest_running
 from hosting.responses import ApiError
+from hosting.state.suspended import load_suspended, resume, suspend
 
-__all__ = ["cancel_responses", "erase_scope", "list_running", "list_scope"]
+__all__ = [
+    "cancel_responses",
+    "erase_scope",
+    "list_running",
+    "list_scope",
+    "list_suspended",
+    "resume_scope",
+    "suspend_scope",
+]
 
 _RESPONSE = "{:<55}  {:<11}  {:<20}  {:>10}  {:<56}  {}"
 _CONVERSATION = "{:<55}  {:<20}  {:>6}"
@@ -51,6 +61,33 @@ async def list_running(account: Account, *, most: int, as_json: bool) -> int:
     _say(
         f"{found.total:,} unfinished in {account.name}" + (f"; {left:,} younger ones left out: --limit" if left else "")
     )
+    return 0
+
+
+async def suspend_scope(account: Account, scope: str) -> int:
+    """Keep a tenant or user out; what runs goes on."""
+    new = await suspend(account.store, scope, time.time())
+    print(f"{scope} {'is suspended' if new else 'was suspended already'}")
+    _say(
+        f"in {account.name}. Processes go by it within HOSTING_SUSPENDED_SECONDS (30); a new one lets its first requests in. "
+        "What runs, and streams that are open, go on: `list --running`, `cancel`"
+    )
+    return 0
+
+
+async def resume_scope(account: Account, scope: str) -> int:
+    """Let them in again."""
+    gone = await resume(account.store, scope)
+    print(f"{scope} {'is let in again' if gone else 'was not suspended'}")
+    return 0
+
+
+async def list_suspended(account: Account, *, as_json: bool) -> int:
+    """Who is kept out, the longest first: a table, or a JSON object a line."""
+    found = sorted((await load_suspended(account.store)).items(), key=lambda item: item[1])
+    for scope, since in found:
+        print(json.dumps({"scope": scope, "since": int(since)}) if as_json else f"{scope}  since {_time(int(since))}")
+    _say(f"{len(found):,} suspended in {account.name}")
     return 0
 
 

@@ -15,6 +15,7 @@ from hosting.functions.tasks import recover_if_overdue, recovery_is_off, registe
 from hosting.functions.telemetry import set_up_telemetry
 from hosting.server import ResponsesServer, ResponsesServerOptions
 from hosting.server.invocations import Invocations
+from hosting.server.suspensions import Suspensions
 from hosting.server.targets import Hosted
 from hosting.settings import load_settings
 from hosting.storage import Store, check_connection, connect, connect_append_blobs
@@ -59,7 +60,8 @@ def agent_app(
         if store is not None:
             await store.close()
 
-    server = ResponsesServer(hosted, settings, open_store, options)
+    suspensions = Suspensions(open_store, settings.suspended_seconds)
+    server = ResponsesServer(hosted, settings, open_store, options, suspensions=suspensions)
     invocations = Invocations(settings, server.limits)
     app = AgentApp(server.targets, invocations)
     server.routes = {**server.routes, **invocations.routes}

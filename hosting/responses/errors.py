@@ -144,6 +144,19 @@ class ApiError(Exception):
         """401 for a request that says nothing about its caller. The code is null, as at OpenAI."""
         return ApiError(message, status=401, type=_INVALID_REQUEST, headers={"www-authenticate": "Bearer"})
 
+    # 403
+
+    @staticmethod
+    def account_deactivated() -> "ApiError":
+        """An operator has suspended the caller. No 401: the key is right, and a client need not ask for another one."""
+        return ApiError(
+            "This account is suspended. Ask whoever runs this service.",
+            status=403,
+            type=_INVALID_REQUEST,
+            code="account_deactivated",
+            headers=_NO_RETRY,
+        )
+
     # 404, 405
 
     @staticmethod

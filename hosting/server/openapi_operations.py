@@ -198,7 +198,8 @@ def _about_the_app() -> Operations:
         ),
         storage=False,
     )
-    ready["responses"].pop("401")
+    for status in ("401", "403"):
+        ready["responses"].pop(status)
     return {
         ("v1/models", "GET"): operation(
             "listModels", "Models", "What the app hosts", ok(ref("ModelList"), "Names for `model`."), storage=False

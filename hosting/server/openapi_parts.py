@@ -107,6 +107,7 @@ def shared_parameters() -> Json:
 SHARED_RESPONSES: Mapping[int, tuple[str, str]] = {
     400: ("BadRequest", "The request can never succeed as it is; `param` says where, `code` why."),
     401: ("Unauthorized", "No key, or a wrong one."),
+    403: ("Suspended", "The operator has suspended this caller."),
     404: ("NotFound", "There is nothing with this id, at least not for this caller."),
     408: ("Timeout", "The body took too long to arrive."),
     409: ("Conflict", "It contradicts something that is going on or that was said before; `code` says what."),
@@ -119,7 +120,7 @@ SHARED_RESPONSES: Mapping[int, tuple[str, str]] = {
 }
 """Status to the component that describes it, and its description: always the error envelope."""
 
-_ALWAYS = (400, 401, 500)
+_ALWAYS = (400, 401, 403, 500)
 """400 where nothing else is wrong: a header that may come once came twice."""
 _WITH_STORAGE = (429, 503)
 _WITH_BODY = (408, 413, 415)

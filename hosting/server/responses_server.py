@@ -29,6 +29,7 @@ from hosting.server.options import ResponsesServerOptions
 from hosting.server.single_headers import check_single_headers
 from hosting.server.stored_input import history_limit
 from hosting.server.stored_responses import StoredResponses
+from hosting.server.suspensions import Suspensions
 from hosting.server.targets import Hosted, Targets
 from hosting.settings import Settings
 from hosting.storage import StorageUnavailable, Store
@@ -38,6 +39,7 @@ __all__ = ["ResponsesServer"]
 
 _log = logging.getLogger(__name__)
 
+_READINESS = "readiness"
 _PRODUCT = "azure-functions-agents/1"
 
 _LARGEST_TURN = 64 * 1024 * 1024
@@ -53,7 +55,10 @@ class ResponsesServer:
         settings: Settings,
         open_store: Callable[[], Store],
         options: ResponsesServerOptions | None = None,
+        *,
+        suspensions: Suspensions | None = None,
     ) -> None:
+        self._suspensions = suspensions
         self._options = options = options or ResponsesServerOptions()
         keep_alive = options.sse_keep_alive_interval_seconds or settings.keep_alive_seconds
         self.targets = Targets(hosted, options, options.default_model or settings.default_model)
@@ -81,7 +86,7 @@ class ResponsesServer:
             "v1/models": {"GET": self._models},
             "v1/models/{model}": {"GET": self._model_of_name},
             "v1/openapi.json": {"GET": self._openapi},
-            "readiness": {"GET": self._readiness},
+            _READINESS: {"GET": self._readiness},
         }
         """Path template (no leading slash, parameters in braces) to method to endpoint."""
 
@@ -94,7 +99,7 @@ class ResponsesServer:
                     raise ApiError.unavailable()  # another process takes it
                 check_single_headers(request)
                 endpoint = self._endpoint(route, request)
-                share = self.limits.memory.share(self._tenant(request, span))
+                share = self.limits.memory.share(self._tenant(route, request, span))
                 with share, charging(share.take), history_limit(self._most) as most:
                     with share.when_admitted(most.end):  # a run may read little at a time, and much before it ends
                         response = await endpoint(replace(request, share=share))
@@ -116,15 +121,21 @@ class ResponsesServer:
         """Take no more requests and let running turns finish: so long, or as long as the options say. The store is closed by
         whoever opened it."""
         self._closing = True
+        if self._suspensions is not None:
+            await self._suspensions.close()
         await finish_running(self._options.shutdown_grace_period_seconds if seconds is None else seconds)
 
-    def _tenant(self, request: Request, span: telemetry.RequestSpan) -> str:
-        """Whose share of the memory a request has. One without a caller has nothing read but its headers."""
+    def _tenant(self, route: str | None, request: Request, span: telemetry.RequestSpan) -> str:
+        """Whose share of the memory a request has. One without a caller has nothing read but its headers. Raises ApiError 403
+        for one who is suspended."""
         try:
             caller = self._callers.caller(request)
         except NotAuthenticated:
             return ""
-        span.asked_by(self._callers.scope_of(caller))
+        scope = self._callers.scope_of(caller)
+        span.asked_by(scope)
+        if self._suspensions is not None and route != _READINESS:  # which is about the process, not the caller
+            self._suspensions.check(caller, scope)
         return caller.tenant
 
     def _endpoint(self, route: str | None, request: Request) -> Endpoint:

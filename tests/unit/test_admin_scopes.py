@@ -92,6 +92,15 @@ def test_a_tenant_without_its_users_is_pointed_out(
     assert "callers without a user" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["suspend", "resume"])
+def test_to_suspend_a_tenant_is_about_all_its_users_and_not_those_without_one(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOSTING_ISOLATION", "user")
+    assert main([command, "--tenant", "key:contoso"]) == 2  # no storage account is configured here
+    assert "callers without a user" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
