@@ -33,6 +33,9 @@ class FinalTurns:
     async def response(self, identifier: str) -> Any:
         return stored()
 
+    async def status(self, identifier: str) -> str:
+        return "completed"
+
 
 def stored() -> Any:
     return SimpleNamespace(opening=None, response={"id": ID, "status": "completed"}, running=False)
