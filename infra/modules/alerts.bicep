@@ -196,6 +196,19 @@ traces
     window: 'P2D'
   }
   {
+    name: 'shorter-retention'
+    source: 'app'
+    severity: 2
+    says: 'A lifetime has become shorter than it was. What is older will be removed for good, some days from now: the log line says when.'
+    query: '''
+traces
+| summarize value = countif(message has "holds until")
+'''
+    operator: 'GreaterThan'
+    threshold: 0
+    window: 'P1D'
+  }
+  {
     name: 'telemetry-cap'
     source: 'workspace'
     severity: 1

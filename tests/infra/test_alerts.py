@@ -145,7 +145,7 @@ def rows() -> dict[str, list[str]]:
 
 def in_words(rule: dict[str, str]) -> list[str]:
     signs = {"GreaterThan": ">", "GreaterThanOrEqual": ">=", "LessThan": "<"}
-    windows = {"PT15M": "15 min", "PT30M": "30 min", "P2D": "48 h"}
+    windows = {"PT15M": "15 min", "PT30M": "30 min", "P1D": "24 h", "P2D": "48 h"}
     sign = f"{signs[rule['operator']]} {rule['threshold']}"
     return [sign, windows[rule["window"]], rule["severity"], rule.get("source", "platform")]
 
