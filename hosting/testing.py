@@ -92,6 +92,9 @@ class _Line(Store):
     ) -> list[Entity]:
         return await self._store().query(partition, first, last, documents=documents, limit=limit)
 
+    async def query_fields(self, partition: str, first: str, last: str, *, limit: int | None = None) -> list[Entity]:
+        return await self._store().query_fields(partition, first, last, limit=limit)
+
     async def commit(
         self, partition: str, operations: Sequence[Operation], *, token: str | None = None
     ) -> dict[str, str]:

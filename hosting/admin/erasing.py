@@ -118,7 +118,7 @@ class Erasure:
         """Whoever runs it is fenced out at once, and told at its next look."""
         try:
             await self._engine.delete(key)
-        except (CorruptValue, ValueError, TypeError, LookupError) as error:  # a broken record goes with the other rows
+        except CorruptValue as error:  # a broken record goes with the other rows
             _log.warning("task %s could not be told to end: %r", key.task_id, error)
 
     async def _remove(self, rows: Sequence[Entity]) -> None:

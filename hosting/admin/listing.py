@@ -86,7 +86,7 @@ async def _response(engine: Engine, scope: str, row: Entity) -> ResponseLine:
 async def _crashes(engine: Engine, key: Key, row: Entity) -> int | None:
     try:
         record = await engine.record(key)
-    except (CorruptValue, ValueError, TypeError, LookupError):  # a broken row is no reason to show no other
+    except CorruptValue:  # a broken row is no reason to show no other
         return None
     # A task of several turns counts for the one that is at work.
     if record is None or record.active is None or record.active.seq != row.fields.get("seq"):

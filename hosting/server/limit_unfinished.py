@@ -58,10 +58,7 @@ class UnfinishedRuns:
         store = self._open_store()
         try:
             shards = await asyncio.gather(
-                *(
-                    store.query(partition, *INDEX_RANGE, documents=(), limit=_MOST_PER_SHARD)
-                    for partition in INDEX_PARTITIONS
-                )
+                *(store.query_fields(partition, *INDEX_RANGE, limit=_MOST_PER_SHARD) for partition in INDEX_PARTITIONS)
             )
         except StorageError as error:
             _log.warning("The index of active work can't be counted: %r", error)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from hosting.storage import (
+    CorruptValue,
     Delete,
     Entity,
     Insert,
@@ -27,7 +28,7 @@ from hosting.tasks._exceptions import LastInputIdPreconditionFailed, SteeringQue
 from hosting.tasks._options import TaskOptions
 from hosting.tasks._record import Record, Slot, slots
 from hosting.tasks._registry import Declared
-from hosting.tasks._rows import IndexEntry, Key, decode_record, encode_index, encode_record, outcome_range
+from hosting.tasks._rows import IndexEntry, Key, decode_record, encode_index, encode_record, outcome_range, outcome_seq
 from hosting.tasks._seams import Clock
 from hosting.tasks._transitions import Refused, apply
 
@@ -81,20 +82,26 @@ class Acceptance:
         self._store, self._clock, self._options = store, clock, options
         self._request, self._key, self._rows = request, request.key, rows
         self._nonce = secrets.token_hex(8)
+        self._in_doubt = False
+        """The answer of a transaction was lost: the input may be accepted."""
         self._input_fields = input_fields(request.input_id, clock.now())
 
     async def run(self) -> Accepted:
         """Accept the input. What is raised: see `Engine.start`."""
-        key, began = self._key, self._clock.now()
+        key, began, etag = self._key, self._clock.now(), None
         index = Insert(key.index_row(self._nonce), encode_index(IndexEntry(key, self._nonce, began)))
-        etags, entity = await asyncio.gather(
-            self._store.commit(key.index_partition, [index], token=self._nonce), self._first_look()
-        )
-        etag = etags[index.row]
         try:
+            etags, entity = await asyncio.gather(
+                self._store.commit(key.index_partition, [index], token=self._nonce), self._first_look()
+            )
+            etag = etags[index.row]
             accepted = await self._accept(entity, etag)
         except (TaskConflictError, LastInputIdPreconditionFailed, SteeringQueueFull, RowConflict):
             await drop_index_row(self._store, key, self._nonce, etag)
+            raise
+        except CorruptValue:
+            if not self._in_doubt:  # else it may have been accepted, and the scan must find it
+                await drop_index_row(self._store, key, self._nonce, etag)
             raise
         if self._clock.now() - began > self._options.stale.total_seconds() / 2:
             # Storage was so slow that the scan may have taken the row for a left-over.
@@ -107,10 +114,9 @@ class Acceptance:
     async def _accept(self, entity: Entity | None, index_etag: str) -> Accepted:
         give_up = self._clock.now() + self._options.accept_patience.total_seconds()
         event = self._event(index_etag)
-        in_doubt = False
         while True:
             record = None if entity is None else decode_record(entity)
-            if in_doubt and record is not None and (known := await self._find(record)) is not None:
+            if self._in_doubt and record is not None and (known := await self._find(record)) is not None:
                 return known
             transition = apply(record, event)
             if isinstance(transition, Refused):
@@ -129,7 +135,7 @@ class Acceptance:
             except StorageUnavailable:
                 if self._clock.now() >= give_up:
                     raise
-                in_doubt = True
+                self._in_doubt = True
                 await self._clock.sleep(_PAUSE)
                 entity = await load_record(self._store, self._key)
             else:
@@ -167,7 +173,7 @@ class Acceptance:
         first, last = outcome_range(self._key, self._request.input_id)
         for row in await self._store.query(self._key.partition, first, last, documents=()):
             if row.fields.get("nonce") == self._nonce:
-                return Accepted(Slot(int(str(row.fields["seq"])), self._request.input_id, self._nonce, "fresh"), record)
+                return Accepted(Slot(outcome_seq(row.row), self._request.input_id, self._nonce, "fresh"), record)
         return None
 
     def _refusal(self, refused: Refused, record: Record | None) -> Exception:

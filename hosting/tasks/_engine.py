@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hosting.storage import Delete, Operation, Replace, RowConflict, StorageUnavailable, Store
+from hosting.storage import CorruptValue, Delete, Operation, Replace, RowConflict, StorageUnavailable, Store
 from hosting.tasks import _registry
 from hosting.tasks._acceptance import Acceptance, Accepted, StartRequest, drop_index_row, load_record
 from hosting.tasks._attempt import Attempt
@@ -19,7 +19,7 @@ from hosting.tasks._options import TaskOptions
 from hosting.tasks._outcome import CANCELLED, Outcome
 from hosting.tasks._record import Record, Slot
 from hosting.tasks._registry import Declared
-from hosting.tasks._rows import Key, decode_record, encode_record, outcome_range, task_rows_range
+from hosting.tasks._rows import Key, decode_record, encode_record, outcome_range, outcome_seq, task_rows_range
 from hosting.tasks._seams import Clock, Driver, SystemClock, Verdict
 from hosting.tasks._transitions import Refused, Transition, apply
 from hosting.tasks._wait import wait_for_outcome
@@ -51,7 +51,7 @@ class Engine:
         lie in `request.key.partition`.
 
         Raises TaskConflictError, LastInputIdPreconditionFailed, SteeringQueueFull; RowConflict for a row of the caller;
-        StorageUnavailable when storage is away: the input may then have been accepted or not.
+        StorageUnavailable when storage is away: the input may then have been accepted or not; CorruptValue.
         """
         accepted = await Acceptance(self.store, self.clock, self.options, request, rows).run()
         if accepted.queued:
@@ -83,8 +83,12 @@ class Engine:
         """
         owner = f"{self._owner}:{secrets.token_hex(6)}"
         while True:
-            entity = await load_record(self.store, key)
-            record = None if entity is None else decode_record(entity)
+            try:
+                entity = await load_record(self.store, key)
+                record = None if entity is None else decode_record(entity)
+            except CorruptValue as error:  # of a later version, or damaged: that takes longer than an outage
+                _log.error("task %s: its record can't be read: %r", key.task_id, error, extra=key.log_fields())
+                return Verdict("again", self.options.unknown_task.total_seconds())
             if entity is None or record is None or record.status != "in_progress" or record.activation != activation:
                 return Verdict("done")  # another activation has a driver of its own
             declared = _registry.find(record.name)
@@ -209,20 +213,20 @@ class Engine:
     # --- answering -----------------------------------------------------------------------------------------------
 
     async def record(self, key: Key) -> Record | None:
-        """The record as it is stored. Raises StorageError."""
+        """The record as it is stored. Raises StorageError; CorruptValue, which is one, when it can't be read."""
         entity = await load_record(self.store, key)
         return None if entity is None else decode_record(entity)
 
     async def outcome(self, key: Key, input_id: str, seq: int) -> Outcome | None:
-        """How an input ended; None when it has not, or when its outcome has expired."""
+        """How an input ended; None when it has not, or when its outcome has expired. Raises StorageError."""
         entity = await self.store.get(key.partition, key.outcome_row(input_id, seq))
         return None if entity is None else Outcome.from_row(entity)
 
     async def last_seq(self, key: Key, input_id: str) -> int | None:
-        """The number of the newest input with this id that has ended; None when there is none."""
+        """The number of the newest input with this id that has ended; None when there is none. Raises StorageError."""
         first, last = outcome_range(key, input_id)
         rows = await self.store.query(key.partition, first, last, documents=())
-        return max((int(str(row.fields["seq"])) for row in rows), default=None)
+        return max((outcome_seq(row.row) for row in rows), default=None)
 
     async def wait(
         self, key: Key, input_id: str, seq: int, *, fresh: bool = False, helper: Helper | None = None

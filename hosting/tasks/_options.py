@@ -70,7 +70,8 @@ class TaskOptions:
     than any `start` takes between its two writes; one that took half of it writes the row once more."""
 
     unknown_task: timedelta = timedelta(seconds=30)
-    """Pause before work is looked at again whose task no instance declares (an older version of the app, say)."""
+    """Pause before work is looked at again whose task no instance declares, or whose record it can't read (an older version of
+    the app, say)."""
 
     shutdown_grace: timedelta = timedelta(seconds=25)
     """How long a graceful stop waits for handlers (the published package's value). Azure gives an instance that is scaled

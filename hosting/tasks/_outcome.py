@@ -2,9 +2,9 @@
 
 import traceback
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_args
 
-from hosting.storage import Entity, Insert
+from hosting.storage import CorruptValue, Entity, Insert
 from hosting.tasks._codec import Codec, JSONValue, json_size, plain
 from hosting.tasks._events import OutcomeKind
 from hosting.tasks._exceptions import TaskCancelled, TaskErrorDict, TaskExhaustedRetriesErrorDict, TaskFailed
@@ -13,6 +13,8 @@ from hosting.tasks._record import Slot
 from hosting.tasks._rows import Key
 
 __all__ = ["CANCELLED", "Outcome", "completed", "error_dict", "exhausted_dict", "failed"]
+
+_KINDS = get_args(OutcomeKind.__value__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,10 @@ class Outcome:
 
     @classmethod
     def from_row(cls, entity: Entity) -> "Outcome":
-        kind = cast("OutcomeKind", entity.fields["kind"])
+        """The outcome in a row. Raises CorruptValue for what is none."""
+        kind = cast("OutcomeKind", entity.fields.get("kind"))
+        if kind not in _KINDS:
+            raise CorruptValue(f"the outcome in row {entity.row!r} can't be read: it is of no known kind")
         value: Any = entity.documents.get("value")
         return cls(kind, error=value) if kind == "failed" else cls(kind, output=value)
 

@@ -10,7 +10,7 @@ import logging
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from hosting.storage import Delete, RowConflict, StorageError
+from hosting.storage import CorruptValue, Delete, Entity, RowConflict, StorageError
 from hosting.tasks._acceptance import load_record
 from hosting.tasks._engine import Engine
 from hosting.tasks._record import idle_since, slots
@@ -43,10 +43,11 @@ class ScanReport:
 
 
 async def scan(engine: Engine, *, measured: bool = True) -> ScanReport:
-    """Look through the index once. A task that can't be read or driven now is left to the next scan. What it found is measured
-    unless told otherwise: that measurements cease is how an operator learns that timers do not fire.
+    """Look through the index once. A task that can't be read or driven now is left to the next scan, and so is a row of the
+    index that can't be read: it may be of a later version, or its task be found by hand. What it found is measured unless
+    told otherwise: that measurements cease is how an operator learns that timers do not fire.
 
-    Raises StorageError when the index itself can't be read.
+    Raises StorageError when storage does not give the index.
     """
     report = ScanReport()
     slots_free = asyncio.Semaphore(engine.options.scan_concurrency)
@@ -59,11 +60,8 @@ async def scan(engine: Engine, *, measured: bool = True) -> ScanReport:
                 _log.warning("task %s: not looked after by this scan: %r", key.task_id, error, extra=key.log_fields())
 
     for partition in INDEX_PARTITIONS:
-        rows = await engine.store.query(partition, *INDEX_RANGE, documents=())
-        found: defaultdict[Key, list[IndexEntry]] = defaultdict(list)
-        for row in rows:
-            entry = decode_index(row)
-            found[entry.key].append(entry)
+        rows = await engine.store.query_fields(partition, *INDEX_RANGE)
+        found = _by_task(rows)
         report.rows += len(rows)
         await asyncio.gather(*(look(key, entries) for key, entries in found.items()))
     if measured:
@@ -74,6 +72,18 @@ async def scan(engine: Engine, *, measured: bool = True) -> ScanReport:
     if report.driven or report.removed:
         _log.info("recovery scan: %d index rows, %d driven, %d removed", report.rows, report.driven, report.removed)
     return report
+
+
+def _by_task(rows: list[Entity]) -> dict[Key, list[IndexEntry]]:
+    found: defaultdict[Key, list[IndexEntry]] = defaultdict(list)
+    for row in rows:
+        try:
+            entry = decode_index(row)
+        except CorruptValue as error:
+            _log.error("the recovery scan leaves out %s / %s: %r", row.partition, row.row, error)
+            continue
+        found[entry.key].append(entry)
+    return found
 
 
 async def _look(engine: Engine, key: Key, entries: list[IndexEntry], report: ScanReport) -> None:

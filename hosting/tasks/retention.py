@@ -1,7 +1,6 @@
 """What of the tasks' rows may be forgotten, and when: for the retention timer, and for whoever deletes a response."""
 
 from collections.abc import Mapping
-from typing import cast
 
 from hosting.storage import Delete, Scalar, Store
 from hosting.tasks._rows import Key
@@ -29,7 +28,8 @@ class TaskRows:
 
     def expires(self, fields: Mapping[str, Scalar]) -> float:
         """When an outcome may go, in seconds since the epoch; at once for one that does not say so."""
-        return float(cast("float", fields.get("expires", 0.0)))
+        expires = fields.get("expires")
+        return float(expires) if isinstance(expires, int | float) else 0.0
 
 
 async def forget_outcome(store: Store, scope: str, task_id: str, input_id: str, seq: int) -> None:

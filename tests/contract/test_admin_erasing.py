@@ -113,9 +113,9 @@ async def test_a_row_that_is_written_meanwhile_goes_as_well(world: AdminWorld, m
     assert await world.snapshot() == {}
 
 
-async def test_rows_that_can_not_be_decoded_go_as_well(world: AdminWorld) -> None:
+@pytest.mark.parametrize("broken", [{"fields": "{", "spilled": "["}, {"fields": '{"status": "in_progress"}'}], ids=str)
+async def test_rows_that_can_not_be_decoded_go_as_well(world: AdminWorld, broken: dict[str, str]) -> None:
     identifier = await world.start(ONE)
-    broken = {"fields": "{", "spilled": "["}
     for row in (Key(ONE, identifier).record_row, keys.response_row(identifier)):
         await world.twin.tables.transact(Key(ONE, identifier).partition, [RawOperation("put", row, broken)])
     with pytest.raises(StorageError):

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from hosting.admin.listing import ConversationLine, ResponseLine, list_conversations, list_responses
-from hosting.storage import RawOperation, Replace, keys
+from hosting.storage import Put, RawOperation, Replace, keys
 from hosting.tasks._rows import Key
 from tests.contract.admin_world import BIG, AdminWorld, open_admin_world
 from tests.contract.storage_twins import TWINS, fresh
@@ -80,6 +80,14 @@ async def test_a_broken_row_hides_no_other(world: AdminWorld) -> None:
     found = {line.id: line for line in await responses(world)}
     assert (found[broken].status, found[broken].created_at) == (None, None)
     assert found[sound].status == "in_progress"
+
+
+async def test_a_record_without_its_fields_hides_no_response(world: AdminWorld) -> None:
+    broken, sound = await world.start(ONE), await world.start(ONE)
+    key = Key(ONE, broken)
+    await world.store.commit(key.partition, [Put(key.record_row, {"status": "in_progress"})])
+    found = {line.id: line.crashes for line in await responses(world, running=True)}
+    assert found == {broken: None, sound: 0}
 
 
 async def test_conversations_are_listed_but_for_those_that_are_being_deleted(world: AdminWorld) -> None:

@@ -14,6 +14,7 @@ from hosting.storage import (
     Json,
     Meter,
     Put,
+    RawOperation,
     Replace,
     RowChanged,
     RowExists,
@@ -436,6 +437,32 @@ async def test_missing_blob_is_a_corrupt_value_of_that_document_only(twin: Twin,
     entity = await twin.store.get(partition, "a", documents={"small"})
     assert entity is not None
     assert (entity.fields, entity.documents) == ({"n": 1}, {"small": 1})
+
+
+@pytest.mark.parametrize("column", ["fields", "spilled"])
+async def test_a_broken_row_hides_no_other_from_who_asks_for_fields_and_can_be_removed(
+    twin: Twin, partition: str, column: str
+) -> None:
+    await twin.store.commit(partition, [Insert("a", {"n": 1}, {"doc": LARGE}), Insert("c", {"n": 3})])
+    await twin.tables.transact(partition, [RawOperation("put", "b", {column: "{"})])
+    with pytest.raises(CorruptValue, match="'b'"):
+        await twin.store.query(partition, "a", "d", documents=())
+    rows = await twin.store.query_fields(partition, "a", "d")
+    assert [(row.row, row.fields, row.documents) for row in rows] == [
+        ("a", {"n": 1}, {}),
+        ("b", {}, {}),
+        ("c", {"n": 3}, {}),
+    ]
+    await twin.store.commit(partition, [Delete(row.row, row.etag) for row in rows])
+    assert await twin.store.query_fields(partition, "a", "d") == []
+    assert await blobs_of(twin, partition) == []
+
+
+async def test_fields_of_a_range_are_one_operation_and_at_most_the_limit(twin: Twin, partition: str) -> None:
+    await twin.store.commit(partition, [Insert(row) for row in "abc"])
+    before = twin.store.meter.copy()
+    assert [row.row for row in await twin.store.query_fields(partition, "a", "z", limit=2)] == ["a", "b"]
+    assert (twin.store.meter - before).operations == 1
 
 
 async def test_readers_never_see_a_row_without_its_blobs_while_it_is_rewritten(twin: Twin, partition: str) -> None:

@@ -4,8 +4,18 @@ import pytest
 
 from hosting.responses import ApiError
 from hosting.server.limit_unfinished import UnfinishedRuns
-from hosting.storage import Delete, Insert, MemoryBlobs, MemoryTables, Meter, StorageUnavailable, Store, keys
-from hosting.tasks._rows import IndexEntry, Key, encode_index
+from hosting.storage import (
+    Delete,
+    Insert,
+    MemoryBlobs,
+    MemoryTables,
+    Meter,
+    RawOperation,
+    StorageUnavailable,
+    Store,
+    keys,
+)
+from hosting.tasks._rows import INDEX_PARTITIONS, IndexEntry, Key, encode_index
 
 CONTOSO, FABRIKAM = keys.scope("contoso", None), keys.scope("fabrikam", None)
 
@@ -93,6 +103,13 @@ async def test_after_the_time_that_a_refusal_names_what_has_ended_is_seen(world:
     world.time += int(error.headers["retry-after"])
     await limit.admit(CONTOSO)
     await refused(limit)
+
+
+async def test_a_row_that_cannot_be_read_does_not_hide_the_others(world: World) -> None:
+    await world.start(CONTOSO, 2)
+    broken = RawOperation("put", "0broken", {"fields": "{"})
+    await world.tables.transact(INDEX_PARTITIONS[0], [broken])
+    await refused(world.limit(2))
 
 
 async def test_an_index_that_cannot_be_read_stops_nobody(world: World) -> None:

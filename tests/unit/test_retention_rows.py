@@ -256,6 +256,15 @@ async def test_an_outcome_that_was_stored_with_a_longer_lifetime_keeps_it(world:
     assert world.rows() == []
 
 
+@pytest.mark.parametrize("fields", [{}, {"expires": "soon"}], ids=str)
+async def test_an_outcome_that_does_not_say_when_goes_and_keeps_no_other(world: World, fields: dict[str, Any]) -> None:
+    key = await outcome(world, "job")
+    await world.put(key.partition, key.outcome_row("other", 2), fields)
+    await world.days(8)
+    await world.retain()
+    assert world.rows() == []
+
+
 async def test_an_outcome_in_a_task_that_runs_goes_all_the_same(world: World) -> None:
     key = await outcome(world, "job")
     await world.put(key.partition, key.record_row, encode_record(record_of("in_progress")))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from hosting.storage import Entity
+from hosting.storage import CorruptValue, Entity
 from hosting.tasks._events import (
     Accept,
     CancelInput,
@@ -20,7 +20,7 @@ from hosting.tasks._events import (
     Touch,
 )
 from hosting.tasks._record import Record, idle_since, slots
-from hosting.tasks._rows import decode_record, encode_record
+from hosting.tasks._rows import IndexEntry, Key, decode_index, decode_record, encode_index, encode_record
 from hosting.tasks._transitions import Refused, Transition, apply
 
 
@@ -245,6 +245,77 @@ def test_a_record_survives_its_row():
 def test_fields_of_a_newer_version_are_ignored():
     fields = {**encode_record(leased()), "brand_new": 1}
     assert decode_record(Entity("p", "r", "e", fields, {})) == leased()
+
+
+STORED = encode_record(after(leased(), accept(input_id="b", nonce="m")))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"name": None},
+        {"name": 5},
+        {"status": "paused"},
+        {"kind": "SECRET"},
+        {"lease_expires": "soon"},
+        {"generation": True},
+        {"generation": 1.5},
+        {"cancel_requested": 1},
+        {"active": "{"},
+        {"active": "null{"},
+        {"active": "[]"},
+        {"active": '{"seq": 1}'},
+        {"queue": "7"},
+        {"queue": '["a"]'},
+        {"queue": "[" * 100_000},
+        {"namespaces": "[1]"},
+    ],
+    ids=str,
+)
+def test_a_record_that_can_not_be_read_is_a_corrupt_value(damage: dict[str, object]):
+    fields = {name: value for name, value in {**STORED, **damage}.items() if value is not None}
+    with pytest.raises(CorruptValue, match=r"row 'task\.x'") as caught:
+        decode_record(Entity("p", "task.x", "e", fields, {}))  # type: ignore[arg-type]
+    assert "SECRET" not in str(caught.value)
+
+
+def test_a_record_of_a_newer_version_is_read_without_what_it_has_more():
+    active = STORED["active"]
+    assert isinstance(active, str)
+    newer = {**STORED, "colour": "red", "active": active.replace("{", '{"weight": 3, ', 1)}
+    assert encode_record(decode_record(Entity("p", "r", "e", newer, {}))) == STORED
+
+
+def test_times_without_a_fraction_are_times():
+    record = decode_record(Entity("p", "r", "e", {**STORED, "lease_expires": 60}, {}))
+    assert record.lease_expires == 60
+
+
+INDEXED = encode_index(IndexEntry(Key("0" * 32, "t"), "n", 5.0))
+
+
+def test_an_index_row_comes_back_as_it_was():
+    entry = decode_index(Entity("p", "r", "e", INDEXED, {}))
+    assert entry == IndexEntry(Key("0" * 32, "t"), "n", 5.0, "r", "e")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"scope": None},
+        {"scope": "of nobody"},
+        {"task_id": None},
+        {"task_id": 7},
+        {"nonce": None},
+        {"created_at": None},
+        {"created_at": "yesterday"},
+    ],
+    ids=str,
+)
+def test_an_index_row_that_can_not_be_read_is_a_corrupt_value(damage: dict[str, object]):
+    fields = {name: value for name, value in {**INDEXED, **damage}.items() if value is not None}
+    with pytest.raises(CorruptValue, match="row 'x'"):
+        decode_index(Entity("p", "x", "e", fields, {}))  # type: ignore[arg-type]
 
 
 class TaskLife(RuleBasedStateMachine):
