@@ -5,7 +5,7 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
-from hosting.storage import Entity, StorageError
+from hosting.storage import Entity, StorageError, TransactionTooLarge
 from hosting.tasks._attempt_rows import AttemptRows
 from hosting.tasks._attempt_writes import AttemptWrites, TerminalRows
 from hosting.tasks._caller import use_scope
@@ -225,7 +225,10 @@ class Attempt:
             extra=self._key.log_fields(),
         )
         self._span.result("retry", error_type(error))
-        result = await self._writes.retry(delay, changed)
+        try:
+            result = await self._writes.retry(delay, changed)
+        except TransactionTooLarge as unstorable:  # too many namespaces at once: trying again would not help
+            return await self._finish(failed(unstorable))
         if isinstance(result, Refused) and result.reason == "told_to_stop":
             return await self._finish(self._failure(error))
         if isinstance(result, Refused):

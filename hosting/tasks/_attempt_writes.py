@@ -23,6 +23,7 @@ from hosting.storage import (
 )
 from hosting.tasks._attempt_rows import AttemptRows, metadata_values
 from hosting.tasks._codec import JSONValue
+from hosting.tasks._dropped_metadata import metadata_deletes, sweep_metadata
 from hosting.tasks._events import Finish, Release, Retry, Touch
 from hosting.tasks._held import Held
 from hosting.tasks._metadata import MetadataSpaces, TaskMetadata
@@ -73,6 +74,8 @@ class AttemptWrites:
         self._metadata_etags: dict[str, str] = {}
         self._input_etag: str | None = None
         self._terminal_rows: TerminalRows | None = None
+        self._metadata_left = False
+        self._epoch = held.record.epoch  # of this life of the task: what is held may come to be a later one
 
     def take_over(self, rows: AttemptRows) -> None:
         """Go on from what was read: writes replace these rows."""
@@ -105,6 +108,8 @@ class AttemptWrites:
         if isinstance(result, Refused) and not await self._was_stored():
             return None
         self.metadata.saved(changed)
+        if self._metadata_left:
+            await self._sweep_metadata()
         return Finished(outcome, isinstance(result, Transition) and result.record.status != "in_progress")
 
     async def retry(self, delay: float, changed: _Changed) -> Transition | Refused:
@@ -167,15 +172,22 @@ class AttemptWrites:
         ]
         if self._input_etag is not None:
             operations.append(Delete(self._key.input_row(self._slot.seq), self._input_etag))
-        if transition.drop_metadata:
-            epoch, names = transition.record.epoch, self._held.record.namespaces
-            rows = {name: self._key.metadata_row(epoch, name) for name in names}
-            operations += [Delete(row, self._metadata_etags.get(name)) for name, row in rows.items()]
-        else:
-            operations += self._metadata_rows(transition, changed)
         if self._terminal_rows is not None:
             operations += self._terminal_rows(outcome, conflict)
+        self._metadata_left = False
+        if transition.drop_metadata:
+            beside = len(operations) + 1  # the record
+            deletes, self._metadata_left = metadata_deletes(self._key, self._held.record, beside, self._metadata_etags)
+            operations += deletes
+        else:
+            operations += self._metadata_rows(transition, changed)
         return operations
+
+    async def _sweep_metadata(self) -> None:
+        try:
+            await sweep_metadata(self._store, self._key, self._epoch)
+        except StorageError as error:  # the outcome is stored: what is left goes with the chain
+            _log.warning("task %s: some of its metadata stays: %r", self._key.task_id, error)
 
     async def _was_stored(self) -> bool:
         """After a refusal: whether the outcome is ours after all, and only the answer of the write was lost."""

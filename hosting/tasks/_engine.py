@@ -13,6 +13,7 @@ from hosting.tasks._attempt import Attempt
 from hosting.tasks._attempt_rows import AttemptRows, load_rows
 from hosting.tasks._attempt_writes import TerminalRows
 from hosting.tasks._context import TaskContext
+from hosting.tasks._dropped_metadata import metadata_deletes, sweep_metadata
 from hosting.tasks._events import CancelInput, DeleteTask, TakeLease
 from hosting.tasks._helping import Helper
 from hosting.tasks._options import TaskOptions
@@ -173,13 +174,16 @@ class Engine:
         attempt = self._attempts.get(key)
         if transition is not None and attempt is not None:
             attempt.keeper.observe(transition.record)
+        deleted = transition.record if transition is not None else await self.record(key)
+        if deleted is None or deleted.status != "deleted":
+            return  # there was none, or a new one: whoever deleted the old one sees to the rest of it
         # After the transaction, so that nothing is written behind us; a crash here leaves rows that nothing refers to.
+        # A chain that has begun anew since counts on: its rows have higher numbers.
         # Cancelled outcomes hold nothing of the user's, and somebody may be waiting for them.
-        first, last = task_rows_range(key, "task-outcome")
-        for row in await self.store.query(key.partition, first, last, documents=()):
-            if row.fields.get("kind") != "cancelled":
+        for row in await self.store.query_fields(key.partition, *task_rows_range(key, "task-outcome")):
+            if outcome_seq(row.row) < deleted.next_seq and row.fields.get("kind") != "cancelled":
                 await self.store.commit(key.partition, [Delete(row.row)])
-        await self.store.delete_range(key.partition, *task_rows_range(key, "task-metadata"))
+        await sweep_metadata(self.store, key, deleted.epoch)
 
     async def _change(self, key: Key, event: Callable[[float], CancelInput | DeleteTask]) -> Transition | None:
         """Apply an event that anybody may cause; None when it does not apply. Raises StorageError."""
@@ -188,7 +192,8 @@ class Engine:
             if entity is None:
                 return None
             now = self.clock.now()
-            transition = apply(decode_record(entity), event(now))
+            record = decode_record(entity)
+            transition = apply(record, event(now))
             if isinstance(transition, Refused):
                 return None
             operations: list[Operation] = [
@@ -199,10 +204,16 @@ class Engine:
                 outcome = Outcome(end.outcome)
                 operations.append(outcome.row(key, end.slot, transition.record.generation, now, retention))
                 operations.append(Delete(key.input_row(end.slot.seq)))
+            left = False
+            if transition.drop_metadata:
+                deletes, left = metadata_deletes(key, record, len(operations))
+                operations += deletes
             try:
                 await self.store.commit(key.partition, operations)
             except RowConflict:
                 continue
+            if left:
+                await sweep_metadata(self.store, key, record.epoch)
             for end in transition.ended:
                 self.waiters.announce(key, end.slot.seq, CANCELLED)
                 await self.drop_index(key, end.slot)

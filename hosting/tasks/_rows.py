@@ -32,6 +32,7 @@ __all__ = [
     "decode_record",
     "encode_index",
     "encode_record",
+    "metadata_until",
     "outcome_range",
     "outcome_seq",
     "task_rows_range",
@@ -133,6 +134,12 @@ def task_rows_range(key: Key, kind: str) -> tuple[str, str]:
     """All rows of a kind: "task-outcome" or "task-metadata"."""
     prefix = f"{kind}.{key.record_row.removeprefix('task.')}."
     return prefix, f"{prefix}~"
+
+
+def metadata_until(key: Key, epoch: int) -> tuple[str, str]:
+    """The metadata of the task as it was created at this epoch, and at those before it."""
+    first, _ = task_rows_range(key, "task-metadata")
+    return first, f"{first}{epoch + 1:08x}"
 
 
 _NESTED = {"active", "queue", "namespaces"}

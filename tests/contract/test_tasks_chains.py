@@ -2,10 +2,12 @@
 that `reference/agentserver.md` lists for the published package: ours must not have them."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from hosting.storage import Entity, Operation, Replace, StorageUnavailable
 from hosting.tasks import (
     LastInputIdPreconditionFailed,
     SteeringQueueFull,
@@ -189,6 +191,52 @@ async def test_deleting_a_chain_ends_all_its_turns_and_the_next_one_is_fresh(wor
     assert await app.chat.get_run(name, "old") is None
     seen = await world.end(app.chat.run(task_id=name, input={"text": "new"}))
     assert (seen["mode"], seen["turns"], seen["recovery"]) == ("fresh", ["new"], 0)
+
+
+async def test_a_chain_that_begins_anew_before_the_old_one_is_cleared_away_keeps_what_is_its_own(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    name = new()
+    await world.end(app.chat.run(task_id=name, input={"text": "old"}, input_id="old"))
+    commit, deleted, go_on = world.store.commit, asyncio.Event(), asyncio.Event()
+
+    async def slow(partition: str, operations: Sequence[Operation], *, token: str | None = None) -> dict[str, str]:
+        etags = await commit(partition, operations, token=token)
+        if any(isinstance(it, Replace) and it.fields.get("status") == "deleted" for it in operations):
+            deleted.set()
+            await go_on.wait()
+        return etags
+
+    monkeypatch.setattr(world.store, "commit", slow)
+    deleting = asyncio.create_task(app.chat.delete(name))
+    await deleted.wait()
+    run = await app.chat.start(task_id=name, input={"text": "new"}, input_id="new")
+    await world.end(run.result())
+    go_on.set()
+    await world.end(deleting)
+    assert await app.chat.get_run(name, "old") is None
+    assert (await world.end(run.result()))["turns"] == ["new"]
+    assert (await world.end(app.chat.run(task_id=name, input={"text": "next"})))["turns"] == ["new", "next"]
+
+
+async def test_deleting_again_removes_what_a_deletion_that_failed_has_left(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    name = new()
+    await world.end(app.chat.run(task_id=name, input={"text": "old"}, input_id="old"))
+    with monkeypatch.context() as cut:
+
+        async def away(*_: object, **__: object) -> list[Entity]:
+            raise StorageUnavailable("away")
+
+        cut.setattr(world.store, "query", away)
+        cut.setattr(world.store, "query_fields", away)
+        with pytest.raises(StorageUnavailable):
+            await app.chat.delete(name)
+    await app.chat.delete(name)
+    key = Key(current_scope(), name)
+    rows = [row.row for row in await world.store.query(key.partition, "task", "task~")]
+    assert rows == [key.record_row]
 
 
 async def test_deleting_what_was_never_there_is_no_error(world: World):
