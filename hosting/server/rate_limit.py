@@ -26,7 +26,10 @@ _HOLD = 10.0
 _MOST_AT_ONCE = 64
 
 _PATIENCE = 3.0
-"""Seconds for the table to answer. Counting must not take longer than a short run does."""
+"""Seconds for the table to answer, whoever asks it. Counting must not take longer than a short run does."""
+
+_REST = 5.0
+"""Seconds that a table which has failed is not asked again, so that not every run waits for it."""
 
 _CROWDED = 0.5
 """Seconds to wait when there are permits and others took them faster."""
@@ -35,7 +38,7 @@ _CROWDED = 0.5
 class RateLimit:
     """At most `per_minute` runs at once and as many a minute in the long run, for each tenant; 0 is no limit.
 
-    With `open_store` all processes share that. Then, if the table does not answer, this process counts alone.
+    With `open_store` all processes share that. Then, if the table does not answer, this process counts alone for a while.
     Memory: the tenants of the last two minutes.
     """
 
@@ -67,10 +70,12 @@ class RateLimit:
             row = SharedBucket(self._open_store(), keys.scope(tenant, None), bucket)
             shared = self._shared[tenant] = _Shared(row)
         try:
-            return await self._admit_shared(bucket, shared)
+            headers = await self._admit_shared(bucket, shared)
         except (StorageError, TimeoutError) as error:
+            shared.failed_at = self._clock()
             self._warn(error)
-            return self._admit_alone(bucket, tenant)
+            headers = None
+        return self._admit_alone(bucket, tenant) if headers is None else headers
 
     @property
     def tenants(self) -> int:
@@ -84,16 +89,21 @@ class RateLimit:
         full_at = self._alone[tenant] = bucket.take(full_at, now, 1)
         return _headers(bucket, full_at, now)
 
-    async def _admit_shared(self, bucket: TokenBucket, shared: "_Shared") -> dict[str, str]:
+    async def _admit_shared(self, bucket: TokenBucket, shared: "_Shared") -> dict[str, str] | None:
+        """None when the table is not to be asked now. Raises StorageError and TimeoutError when it does not answer."""
         shared.asked_at = self._clock()
         shared.waiting += 1
         try:
             if not shared.use(self._clock()):
-                async with shared.lock:  # one request takes permits for all that wait here
+                if shared.is_away(self._clock()):
+                    return None
+                # One request takes permits for all that wait here. The time that they wait for it counts, too.
+                async with asyncio.timeout(_PATIENCE), shared.lock:
                     now = self._clock()
+                    if shared.rests(now):
+                        return None  # it failed for the one before
                     if not shared.use(now):
-                        async with asyncio.timeout(_PATIENCE):
-                            await shared.fetch(now)
+                        await shared.fetch(now)
                         if not shared.use(now):
                             wait = bucket.wait(shared.row.full_at, now) or _CROWDED
                             raise _refused(bucket, wait, _headers(bucket, shared.row.full_at, now))
@@ -133,6 +143,8 @@ class _Shared:
     batch: int = 0
     waiting: int = 0
     asked_at: float = 0.0
+    failed_at: float | None = None
+    """When the table did not answer; None when it did, the last time."""
 
     def left(self, now: float) -> int:
         return self.permits if 0 <= self.until - now <= _HOLD else 0
@@ -144,12 +156,20 @@ class _Shared:
         self.permits -= 1
         return True
 
+    def rests(self, now: float) -> bool:
+        """Whether the table failed a moment ago."""
+        return self.failed_at is not None and 0 <= now - self.failed_at < _REST
+
+    def is_away(self, now: float) -> bool:
+        """Whether it failed a moment ago, or longer ago and somebody is finding out about it now."""
+        return self.rests(now) or (self.failed_at is not None and self.lock.locked())
+
     async def fetch(self, now: float) -> None:
         """Take permits out of the table, as many as are likely to be used."""
         used_up = self.permits == 0 and 0 <= self.until - now <= _HOLD
         wanted = min(_MOST_AT_ONCE, max(self.batch * 2 if used_up else 1, self.waiting))
         self.batch = self.permits = await self.row.take(wanted, now)
-        self.until = now + _HOLD
+        self.until, self.failed_at = now + _HOLD, None
 
 
 def reset_time(seconds: float) -> str:

@@ -328,6 +328,68 @@ async def test_a_table_that_does_not_answer_is_not_waited_for(clock: Clock, monk
     assert await burst(limit, 3) == 1
 
 
+async def test_all_that_come_while_the_table_does_not_answer_wait_once_and_together(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hosting.server.rate_limit._PATIENCE", 0.2)
+    tables = Tables()
+    tables.answers = False
+    store = Store(tables, MemoryBlobs())
+    limit = RateLimit(100, lambda: store, clock)
+    async with asyncio.timeout(0.39):  # the second one after the first would be admitted after 0.4 s
+        await asyncio.gather(*(limit.admit("contoso") for _ in range(20)))
+
+
+class Counted(Tables):
+    asked = 0
+
+    async def _trouble(self) -> None:
+        self.asked += 1
+        await super()._trouble()
+
+
+async def test_a_table_that_has_failed_is_left_alone_for_some_seconds(clock: Clock) -> None:
+    tables = Counted()
+    store = Store(tables, MemoryBlobs())
+    limit = RateLimit(100, lambda: store, clock)
+    tables.fault = StorageUnavailable("switched off")
+    results = await asyncio.gather(*(limit.admit("contoso") for _ in range(20)))
+    assert len(results) == 20
+    clock.time += 4
+    await limit.admit("contoso")
+    assert tables.asked == 1
+    clock.time += 2
+    await limit.admit("contoso")
+    assert tables.asked == 2
+
+
+async def test_while_one_asks_whether_the_table_is_back_the_others_do_not_wait(clock: Clock) -> None:
+    tables = Tables()
+    store = Store(tables, MemoryBlobs())
+    limit = RateLimit(100, lambda: store, clock)
+    tables.fault = StorageUnavailable("switched off")
+    await limit.admit("contoso")
+    clock.time += 6
+    tables.answers = False
+    asking = asyncio.create_task(limit.admit("contoso"))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(1):
+        assert await burst(limit, 9) == 9
+    assert not asking.done()
+    asking.cancel()
+
+
+async def test_a_table_that_fails_for_one_tenant_is_asked_for_another(clock: Clock) -> None:
+    tables = Counted()
+    store = Store(tables, MemoryBlobs())
+    limit = RateLimit(100, lambda: store, clock)
+    tables.fault = StorageUnavailable("switched off")
+    await limit.admit("contoso")
+    tables.fault = None
+    await limit.admit("fabrikam")
+    assert tables.asked == 3  # the last two are a read and a write
+
+
 async def test_a_client_that_goes_while_the_table_is_asked_leaves_the_others_alone(clock: Clock) -> None:
     tables = Tables()
     store = Store(tables, MemoryBlobs())
