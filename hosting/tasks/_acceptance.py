@@ -1,12 +1,12 @@
 """`start`: an input is stored, or refused, in one transaction; and its index row before it."""
 
-import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from hosting.gather import gather_all
 from hosting.storage import (
     CorruptValue,
     Delete,
@@ -82,6 +82,7 @@ class Acceptance:
         self._store, self._clock, self._options = store, clock, options
         self._request, self._key, self._rows = request, request.key, rows
         self._nonce = secrets.token_hex(8)
+        self._give_up = clock.now() + options.accept_patience.total_seconds()
         self._in_doubt = False
         """The answer of a transaction was lost: the input may be accepted."""
         self._input_fields = input_fields(request.input_id, clock.now())
@@ -91,8 +92,9 @@ class Acceptance:
         key, began, etag = self._key, self._clock.now(), None
         index = Insert(key.index_row(self._nonce), encode_index(IndexEntry(key, self._nonce, began)))
         try:
-            etags, entity = await asyncio.gather(
-                self._store.commit(key.index_partition, [index], token=self._nonce), self._first_look()
+            etags, entity = await gather_all(
+                self._patiently(lambda: self._store.commit(key.index_partition, [index], token=self._nonce)),
+                self._first_look(),
             )
             etag = etags[index.row]
             accepted = await self._accept(entity, etag)
@@ -109,10 +111,22 @@ class Acceptance:
         return accepted
 
     async def _first_look(self) -> Entity | None:
-        return None if self._request.known_new else await load_record(self._store, self._key)
+        return None if self._request.known_new else await self._load()
+
+    async def _load(self) -> Entity | None:
+        return await self._patiently(lambda: load_record(self._store, self._key))
+
+    async def _patiently[T](self, call: Callable[[], Awaitable[T]]) -> T:
+        """Do what can be done again, until storage is there or `accept_patience` is over."""
+        while True:
+            try:
+                return await call()
+            except StorageUnavailable:
+                if self._clock.now() >= self._give_up:
+                    raise
+            await self._clock.sleep(_PAUSE)
 
     async def _accept(self, entity: Entity | None, index_etag: str) -> Accepted:
-        give_up = self._clock.now() + self._options.accept_patience.total_seconds()
         event = self._event(index_etag)
         while True:
             record = None if entity is None else decode_record(entity)
@@ -129,15 +143,15 @@ class Acceptance:
                 )
             except RowConflict:
                 seen = entity.etag if entity else None
-                entity = await load_record(self._store, self._key)
+                entity = await self._load()
                 if (entity.etag if entity else None) == seen:
                     raise  # the record is as it was: a row of the caller does not fit
             except StorageUnavailable:
-                if self._clock.now() >= give_up:
+                if self._clock.now() >= self._give_up:
                     raise
                 self._in_doubt = True
                 await self._clock.sleep(_PAUSE)
-                entity = await load_record(self._store, self._key)
+                entity = await self._load()
             else:
                 return Accepted(slot, transition.record)
 
@@ -171,7 +185,8 @@ class Acceptance:
             if slot.nonce == self._nonce:
                 return Accepted(slot, record)
         first, last = outcome_range(self._key, self._request.input_id)
-        for row in await self._store.query(self._key.partition, first, last, documents=()):
+        partition = self._key.partition
+        for row in await self._patiently(lambda: self._store.query(partition, first, last, documents=())):
             if row.fields.get("nonce") == self._nonce:
                 return Accepted(Slot(outcome_seq(row.row), self._request.input_id, self._nonce, "fresh"), record)
         return None
