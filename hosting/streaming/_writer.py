@@ -3,7 +3,8 @@
 One writer owns a stream at a time: the one whose `writer` line is the last in the segments. It knows where they end, and
 every append says so (a condition that the storage checks). Whoever takes over appends a `writer` line of its own; then the
 end is elsewhere, and each further append of the writer before fails: that is the fence. A writer whose append fails looks at
-what lies there. If it is what it tried to append, an earlier try had been applied and only its answer was lost.
+what lies there. If it is what it tried to append, an earlier try had been applied and only its answer was lost. A claim that
+is cancelled may have left its line: whoever finds a line of its own claims once more.
 
 If the process dies before an append, the events of that batch never existed; nobody has seen them. If it dies after it,
 they are stored, and followers elsewhere find them; nothing depends on what this process would have done next.
@@ -136,6 +137,8 @@ class Writer:
 
     def _check_right(self, owner: Owner | None) -> None:
         """Fail when we must not take over from `owner`."""
+        if owner == self.owner:
+            return  # a claim of ours that was cancelled when its line was stored already
         mine, theirs = self.owner.generation, owner.generation if owner else None
         late = mine < theirs if mine is not None and theirs is not None else self._heir_of not in (_ANYBODY, owner)
         if late:

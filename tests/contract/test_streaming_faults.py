@@ -274,6 +274,33 @@ async def test_a_take_over_by_an_older_generation_elsewhere_is_refused(account: 
     assert await collect(newer) == events(0, 1, 2)
 
 
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_writer_whose_claim_was_cancelled_when_it_was_stored_goes_on(
+    account: Account, id: str, times: int
+) -> None:
+    first = await account.process().get_or_create(id)
+    await emit_all(first, 0)
+    await first.flush()
+    faults, stored = FaultyBlobs(account.blobs), asyncio.Event()
+    stream = await account.process(faults).get_or_create(id)
+
+    async def never_answers() -> None:
+        stored.set()
+        await asyncio.Event().wait()
+
+    faults.after_append = never_answers
+    for _ in range(times):
+        stored.clear()
+        emitting = asyncio.create_task(emit_all(stream, 1))
+        await stored.wait()
+        emitting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await emitting
+    faults.after_append = None
+    await emit_all(stream, 1, close=True)
+    assert await collect(await account.process().get(id)) == events(0, 1)
+
+
 async def test_two_writers_that_fight_leave_one_sequence(account: Account, id: str) -> None:
     """Both take over again and again and go on at the stored end. Whatever a flush confirmed is there, once."""
     confirmed: dict[int, str] = {}
