@@ -1,10 +1,10 @@
-"""Awaiting several things that are worth nothing one without the other."""
+"""Awaiting several things: those that are worth nothing one without the other, and those of which some at a time are enough."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, overload
 
-__all__ = ["gather_all"]
+__all__ = ["gather_all", "gather_at_most"]
 
 type _Part[T] = Coroutine[Any, Any, T]
 
@@ -38,3 +38,20 @@ async def gather_all(*parts: _Part[Any]) -> Any:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
+
+
+async def gather_at_most[T](limit: int, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
+    """Make all calls, at most `limit` at a time; the results in order. What one raises, the first in order, is raised when all
+    of them have ended: no other is kept from its end, and nothing goes on behind it."""
+    slots = asyncio.Semaphore(limit)
+
+    async def one(call: Callable[[], Awaitable[T]]) -> T:
+        async with slots:
+            return await call()
+
+    found: list[T] = []
+    for result in await asyncio.gather(*(one(call) for call in calls), return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+        found.append(result)
+    return found

@@ -7,13 +7,14 @@ rest. A run of the app that is at work meanwhile has lost its record, so it can'
 look; but what it was about to write when it had looked last, and a foreground turn, may come later. So it takes a second run.
 """
 
-import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import batched, groupby
 
+from hosting.gather import gather_at_most
 from hosting.storage import (
     AgedEntity,
     Aging,
@@ -84,7 +85,7 @@ class Erasure:
         gone = Contents()
         async for _, tasks in self._tasks():
             ended = {key for key, _ in tasks}
-            await _each(ended, self._end)
+            await gather_at_most(_AT_ONCE, [partial(self._end, key) for key in ended])
             gone.tasks += len(ended)
             self._progress(f"unfinished tasks: {gone.tasks:,} told to end")
         async for page in _pages(self._rows.page):
@@ -92,7 +93,7 @@ class Erasure:
             gone.rows.update(_kind(row) for row in page)
             self._progress(f"rows: {gone.rows.total():,} removed")
         async for page in _pages(lambda token: self._blobs.page(self._streams, token)):
-            await _each(page, lambda info: self._blobs.delete(info.name))
+            await gather_at_most(_AT_ONCE, [partial(self._blobs.delete, info.name) for info in page])
             gone.stream_blobs += len(page)
             self._progress(f"stream blobs: {gone.stream_blobs:,} removed")
         # The transactions have removed those that rows referred to. These were left by a process that died, or is at it now.
@@ -123,7 +124,7 @@ class Erasure:
 
     async def _remove(self, rows: Sequence[Entity]) -> None:
         chains = [(partition, list(found)) for partition, found in groupby(rows, lambda row: row.partition)]
-        await _each(chains, lambda chain: self._remove_chain(*chain))
+        await gather_at_most(_AT_ONCE, [partial(self._remove_chain, *chain) for chain in chains])
 
     async def _remove_chain(self, partition: str, rows: Sequence[Entity]) -> None:
         for batch in batched(rows, _OPERATIONS, strict=False):
@@ -145,19 +146,6 @@ async def _pages[T: (Entity, BlobInfo)](
             yield found.items
         if (token := found.next) is None:
             return
-
-
-async def _each[T](items: Iterable[T], do: Callable[[T], Awaitable[object]]) -> None:
-    """Do it for all, some at a time. What one raises is raised when the others have ended: nothing goes on behind it."""
-    slots = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(item: T) -> None:
-        async with slots:
-            await do(item)
-
-    for result in await asyncio.gather(*(one(item) for item in items), return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result
 
 
 def _kind(row: Entity) -> str:

@@ -1,10 +1,11 @@
 """What a scope has stored, in the order of ids, page by page: memory does not grow with the number of rows."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
+from hosting.gather import gather_at_most
 from hosting.state.response_row import RUNNING
 from hosting.storage import CorruptValue, Entity, Page, ScopeRows
 from hosting.tasks.engine import Key
@@ -48,14 +49,8 @@ async def list_responses(engine: Engine, scope: str, *, running: bool = False) -
     documents = () if running else ("response",)  # of those that run it is read later: they are few
     async for page in _pages(engine, scope, _RESPONSES, documents):
         rows = [row for row in page.items if not running or row.fields.get("status") in RUNNING]
-        slots = asyncio.Semaphore(_AT_ONCE)
-
-        async def line(row: Entity, slots: asyncio.Semaphore = slots) -> ResponseLine:
-            async with slots:
-                return await _response(engine, scope, row)
-
-        for found in await asyncio.gather(*(line(row) for row in rows)):
-            yield found
+        for line in await gather_at_most(_AT_ONCE, [partial(_response, engine, scope, row) for row in rows]):
+            yield line
 
 
 async def list_conversations(engine: Engine, scope: str) -> AsyncGenerator[ConversationLine]:

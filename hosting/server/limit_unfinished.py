@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from hosting.gather import gather_all
 from hosting.responses import ApiError
 from hosting.storage import StorageError, Store
 from hosting.tasks.engine import INDEX_PARTITIONS, INDEX_RANGE
@@ -57,7 +58,7 @@ class UnfinishedRuns:
     async def _count(self) -> None:
         store = self._open_store()
         try:
-            shards = await asyncio.gather(
+            shards = await gather_all(
                 *(store.query_fields(partition, *INDEX_RANGE, limit=_MOST_PER_SHARD) for partition in INDEX_PARTITIONS)
             )
         except StorageError as error:

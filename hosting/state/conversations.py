@@ -8,13 +8,13 @@ Items that are added by hand make a turn of the log with input only, in the form
 The row of the conversation is replaced in the same transaction, so that items come one after the other, and never twice.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import batched
 from typing import Any, cast
 
+from hosting.gather import gather_all
 from hosting.ids import response_id
 from hosting.responses import messages_from_items, open_calls, with_ids
 from hosting.state.conversation_items import ConversationItems
@@ -195,7 +195,7 @@ class Conversations:
     async def _delete(self, identifier: str, found: Entity) -> None:
         chain = keys.chain_of(identifier)
         partition, store = self._table.partition(chain), self._table.store
-        turns, items, notes, session = await asyncio.gather(
+        turns, items, notes, session = await gather_all(
             store.query(partition, *keys.turn_range(MAIN), documents=()),
             store.query(partition, *keys.item_range(), documents=()),
             store.query(partition, *keys.chain_metadata_range(), documents=()),

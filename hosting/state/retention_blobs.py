@@ -4,12 +4,13 @@ A value is written before the transaction that refers to it, and removed after t
 died in between, a blob is left. Its name says which row it belonged to; no other one can ever refer to it.
 """
 
-import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 
-from hosting.storage import Aging, BlobInfo, CorruptValue, Store
+from hosting.gather import gather_at_most
+from hosting.storage import Aging, CorruptValue, Store
 
 __all__ = ["ORPHAN_SECONDS", "sweep_values"]
 
@@ -29,15 +30,9 @@ async def sweep_values(store: Store, token: str | None, *, now: float) -> tuple[
     aging = Aging(store)
     page = await aging.blobs(PREFIX, token)
     old = [info for info in page.items if info.modified < now - ORPHAN_SECONDS]
-    slots = asyncio.Semaphore(_AT_ONCE)
-
-    async def look(folder: str, infos: Sequence[BlobInfo]) -> int:
-        async with slots:
-            return await _remove_orphans(aging, folder, [info.name for info in infos])
-
     folders = groupby(old, lambda info: info.name.rpartition("/")[0])
-    removed = await asyncio.gather(*(look(folder, list(infos)) for folder, infos in folders))
-    return page.next, sum(removed)
+    looks = [partial(_remove_orphans, aging, folder, [info.name for info in infos]) for folder, infos in folders]
+    return page.next, sum(await gather_at_most(_AT_ONCE, looks))
 
 
 async def _remove_orphans(aging: Aging, folder: str, names: Sequence[str]) -> int:

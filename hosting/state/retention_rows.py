@@ -5,14 +5,15 @@ removed when nothing in it was written for the lifetime, nothing in it runs, and
 The looks cost a request for each chain that has an old row, and nothing for the others.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from itertools import batched, groupby
 from typing import Protocol
 
+from hosting.gather import gather_at_most
 from hosting.ids import parse_id
 from hosting.state.response_row import RUNNING
 from hosting.storage import (
@@ -42,7 +43,7 @@ _OPERATIONS = 100
 
 
 class TaskRows(Protocol):
-    """What has to be known of tasks (`hosting/tasks/_retention.py`)."""
+    """What has to be known of tasks (`hosting/tasks/retention.py`)."""
 
     @property
     def outcomes(self) -> tuple[str, str]:
@@ -97,27 +98,19 @@ class RowSweep:
         now = self._clock()
         page = await self._aging.scan(self._older(now), token)
         chains = [(name, list(rows)) for name, rows in groupby(page.items, lambda row: row.partition)]
-        slots = asyncio.Semaphore(_AT_ONCE)
 
         async def look(partition: str, rows: Sequence[AgedEntity]) -> int:
-            async with slots:
+            try:
                 return await self._look(partition, rows, now)
+            except StorageUnavailable:
+                raise
+            except StorageError as error:
+                _log.error("a chain is left to the next pass", exc_info=error)
+                return 0
 
         # Partitions of other kinds (the index of tasks, our own cursor) are looked after by those who write them.
-        looks = [look(name, rows) for name, rows in chains if keys.parse_partition(name)]
-        removed, failure = 0, None
-        for result in await asyncio.gather(*looks, return_exceptions=True):
-            if isinstance(result, StorageUnavailable):
-                failure = result
-            elif isinstance(result, StorageError):
-                _log.error("a chain is left to the next pass", exc_info=result)
-            elif isinstance(result, BaseException):
-                raise result
-            else:
-                removed += result
-        if failure is not None:
-            raise failure
-        return page.next, removed
+        looks = [partial(look, name, rows) for name, rows in chains if keys.parse_partition(name)]
+        return page.next, sum(await gather_at_most(_AT_ONCE, looks))
 
     def _older(self, now: float) -> list[Older]:
         older = [

@@ -1,8 +1,10 @@
 """The storage by age: what retention reads, and nothing else should, because it goes through everything there is."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+
+from hosting.gather import gather_at_most
 
 from ._append_blobs import BlobInfo
 from ._errors import CorruptValue
@@ -12,6 +14,7 @@ from ._values import FIELDS, SPILLED, Scalar, decode_fields, decode_refs, outer_
 
 __all__ = ["AgedEntity", "Aging"]
 
+_AT_ONCE = 16
 _COLUMNS = [FIELDS, SPILLED]
 
 
@@ -66,7 +69,7 @@ class Aging:
 
     async def discard(self, names: Collection[str]) -> None:
         """Remove blobs. Only for those that no row can refer to any more: nothing checks that here."""
-        await asyncio.gather(*(self._discard(name) for name in names))
+        await gather_at_most(_AT_ONCE, [partial(self._discard, name) for name in names])
 
     async def _discard(self, name: str) -> None:
         async with self._slots:

@@ -6,6 +6,8 @@ import secrets
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from hosting.gather import gather_all
+
 from ._errors import CorruptValue, RowConflict, RowMissing, StorageError, StorageUnavailable
 from ._packing import Delete, Insert, Operation, Put, Replace, pack
 from ._seams import Blobs, RawEntity, RawOperation, Tables
@@ -200,7 +202,7 @@ class Commit:
 
     async def _probe(self, rows: Sequence[str]) -> dict[str, RawEntity]:
         """Token and blob references of those of the rows that exist."""
-        found = await asyncio.gather(*(self._tables.get(self._partition, row, _PROBE) for row in rows))
+        found = await gather_all(*(self._tables.get(self._partition, row, _PROBE) for row in rows))
         return {raw.row: raw for raw in found if raw is not None}
 
     async def _discard(self, names: Collection[str]) -> None:

@@ -1,9 +1,10 @@
 """Removing streams that nobody has asked for since they expired: the part of the retention timer that knows their layout."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import groupby
 
+from hosting.gather import gather_at_most
 from hosting.storage import AppendBlobs, BlobInfo
 from hosting.streaming._lines import is_end
 
@@ -34,14 +35,8 @@ async def expire_streams(
     if streams and page.next is not None:
         # The page may end within this one, whose last segment decides.
         streams[-1] = await blobs.list(_folder(streams[-1]))
-    slots = asyncio.Semaphore(_AT_ONCE)
-
-    async def expire(infos: Sequence[BlobInfo]) -> bool:
-        async with slots:
-            return await _expire(blobs, infos, prefix, before, abandoned_before, runs)
-
-    gone = await asyncio.gather(*(expire(infos) for infos in streams if infos))
-    return page.next, sum(gone)
+    looks = [partial(_expire, blobs, infos, prefix, before, abandoned_before, runs) for infos in streams if infos]
+    return page.next, sum(await gather_at_most(_AT_ONCE, looks))
 
 
 async def _expire(

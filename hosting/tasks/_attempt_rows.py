@@ -1,9 +1,9 @@
 """What an attempt reads before it begins."""
 
-import asyncio
 from dataclasses import dataclass
 from typing import cast
 
+from hosting.gather import gather_all
 from hosting.storage import Entity, Scalar, Store
 from hosting.tasks._codec import JSONValue
 from hosting.tasks._record import Record, Slot
@@ -46,7 +46,7 @@ async def load_rows(store: Store, key: Key, record: Record) -> AttemptRows:
     """Input and metadata: one round trip, and none for metadata that is not there. Raises StorageError."""
     names, slot = record.namespaces, cast("Slot", record.active)
     rows = [key.input_row(slot.seq), *(key.metadata_row(record.epoch, name) for name in names)]
-    found = await asyncio.gather(*(store.get(key.partition, row) for row in rows))
+    found = await gather_all(*(store.get(key.partition, row) for row in rows))
     metadata = {name: row for name, row in zip(names, found[1:], strict=True) if row is not None}
     return AttemptRows(found[0], metadata)
 

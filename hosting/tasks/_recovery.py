@@ -4,12 +4,13 @@ It reads the index of active work, not all records, however many rows that are. 
 losing the whole task hub loses no work. It may run at any time, in several processes at once: all it does is idempotent.
 """
 
-import asyncio
 import heapq
 import logging
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 
+from hosting.gather import gather_at_most
 from hosting.storage import CorruptValue, Delete, Entity, RowConflict, StorageError
 from hosting.tasks._acceptance import load_record
 from hosting.tasks._engine import Engine
@@ -50,20 +51,19 @@ async def scan(engine: Engine, *, measured: bool = True) -> ScanReport:
     Raises StorageError when storage does not give the index.
     """
     report = ScanReport()
-    slots_free = asyncio.Semaphore(engine.options.scan_concurrency)
 
     async def look(key: Key, entries: list[IndexEntry]) -> None:
-        async with slots_free:
-            try:
-                await _look(engine, key, entries, report)
-            except StorageError as error:
-                _log.warning("task %s: not looked after by this scan: %r", key.task_id, error, extra=key.log_fields())
+        try:
+            await _look(engine, key, entries, report)
+        except StorageError as error:
+            _log.warning("task %s: not looked after by this scan: %r", key.task_id, error, extra=key.log_fields())
 
     for partition in INDEX_PARTITIONS:
         rows = await engine.store.query_fields(partition, *INDEX_RANGE)
         found = _by_task(rows)
         report.rows += len(rows)
-        await asyncio.gather(*(look(key, entries) for key, entries in found.items()))
+        looks = [partial(look, key, entries) for key, entries in found.items()]
+        await gather_at_most(engine.options.scan_concurrency, looks)
     if measured:
         backlog.found(report.rows, report.oldest_waiting, report.most_crashes)
     for times, key, name in heapq.nlargest(_NAMED, report.often, key=lambda task: task[0]):

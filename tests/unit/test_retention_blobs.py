@@ -1,5 +1,7 @@
 """Streams that have expired, and values that rows have left behind."""
 
+import asyncio
+
 import pytest
 
 from hosting.storage import StorageError, keys
@@ -221,3 +223,44 @@ async def test_streams_that_fail_are_left_to_the_next_pass(world: World, monkeyp
     monkeypatch.setattr(world.appends, "read", read)
     await world.retain()
     assert world.streams() == set()
+
+
+async def test_what_is_removed_beside_a_stream_that_fails_is_removed_before_the_pass_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("bad", "good", "slow"):
+        await world.stream(name)
+    await world.days(2)
+    delete = world.appends.delete
+
+    async def uneven(name: str) -> bool:
+        if "/bad/" in name:
+            raise StorageError("can't be deleted")
+        if "/slow/" in name:
+            await asyncio.sleep(0.01)
+        return await delete(name)
+
+    monkeypatch.setattr(world.appends, "delete", uneven)
+    await world.retain()
+    assert world.streams() == {"bad"}
+
+
+async def test_what_is_removed_beside_a_value_that_fails_is_removed_before_the_pass_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = partition_of(await world.say("one"))
+    for row in ("turn.bad.0", "turn.good.0", "turn.slow.0"):
+        for n in range(2):
+            await world.blobs.put(f"values/{partition}/{row}/d-{n}-2", b"x")
+    await world.days(2)
+    delete = world.blobs.delete
+
+    async def uneven(name: str) -> bool:
+        if "/turn.bad.0/d-0" in name:
+            raise StorageError("can't be deleted")
+        await asyncio.sleep(0.05)
+        return await delete(name)
+
+    monkeypatch.setattr(world.blobs, "delete", uneven)
+    await world.retain()
+    assert world.values() == [f"values/{partition}/turn.bad.0/d-0-2"]
