@@ -5,8 +5,10 @@ answer is before the body is sent. So the app puts the binding on every function
 the app's own and those that a user adds), keeps the text of it, and opens one client per process from that.
 """
 
+import asyncio
 import functools
 import inspect
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
     from azure.functions.decorators.function_app import Function
 
 __all__ = ["DurableApp", "DurableClientHolder", "NoDurableClient"]
+
+_log = logging.getLogger(__name__)
+
+_STILL_USED = 30.0
+"""Seconds before a client is closed that another one has replaced: calls with it may be under way."""
 
 _PARAMETER = "durable_client_of_this_process"
 _CARRIERS = {
@@ -43,24 +50,51 @@ class DurableClientHolder:
     def __init__(self) -> None:
         self._config: str | None = None
         self._client: df.DurableFunctionsClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._old: list[df.DurableFunctionsClient] = []
+        self._closing: set[asyncio.Task[None]] = set()
 
     def learn(self, config: str) -> None:
-        """Take over the text of a binding. Where Durable listens can change when the host restarts."""
-        if config != self._config:
-            self._config, self._client = config, None
+        """Take over the text of a binding, from any thread. Where Durable listens can change when the host restarts; the client
+        for the place before is closed after a while."""
+        if config == self._config:
+            return
+        old, self._config, self._client = self._client, config, None
+        if old is not None and self._loop is not None and not self._loop.is_closed():
+            self._old.append(old)
+            self._loop.call_soon_threadsafe(self._loop.call_later, _STILL_USED, self._begin_to_close, old)
 
     def get(self) -> df.DurableFunctionsClient:
         """The client; call it inside the event loop. Raises NoDurableClient."""
         if self._client is None:
             if self._config is None:
                 raise NoDurableClient("no function with a Durable client binding has run in this process yet")
+            self._loop = asyncio.get_running_loop()
             self._client = df.DurableFunctionsClient(self._config)
         return self._client
 
     async def close(self) -> None:
+        """Close the client, and those before it that are still open. A later `get` makes another one."""
         client, self._client = self._client, None
+        for old in [*self._old]:
+            await self._close(old)
+        await asyncio.gather(*self._closing)
         if client is not None:
             await client.close()
+
+    def _begin_to_close(self, client: df.DurableFunctionsClient) -> None:
+        task = asyncio.create_task(self._close(client), name="close a Durable client")
+        self._closing.add(task)  # asyncio itself keeps only weak references
+        task.add_done_callback(self._closing.discard)
+
+    async def _close(self, client: df.DurableFunctionsClient) -> None:
+        if client not in self._old:
+            return
+        self._old.remove(client)
+        try:
+            await client.close()
+        except Exception as error:
+            _log.warning("A Durable client could not be closed: %r", error)
 
 
 class DurableApp(df.DFApp):
