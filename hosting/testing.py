@@ -35,9 +35,12 @@ class VirtualClock:
         self._numbers = itertools.count()
 
     def now(self) -> float:
+        """Seconds since the epoch."""
         return self._now
 
     async def sleep(self, seconds: float) -> None:
+        """Sleep until the clock has been told to go so far. Time stands still meanwhile: who awaits this in the test itself,
+        with nothing beside it that calls `advance`, waits for ever. 0 or less takes a turn of the event loop."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return

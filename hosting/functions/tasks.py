@@ -50,6 +50,8 @@ class DurableDriver:
         self._client = client
 
     async def ensure(self, key: Key, activation: int, generation: int) -> None:
+        """See to it that an orchestration drives this activation. Raises NoDurableClient, and what the client raises when it
+        can't be started and does not run."""
         client = self._client.get()
         work = {"key": key.to_payload(), "activation": activation}
         instance = key.instance_id(activation, generation)

@@ -27,7 +27,7 @@ __all__ = ["Change", "ConversationTable", "Settled", "Step", "row_items"]
 
 _ATTEMPTS = 8
 _PAUSE = 0.01
-"""Seconds, at most, before the second of them; each pause may be twice as long as the one before it."""
+"""Seconds. The pause before the second of them is at most twice that, and each may be twice as long as the one before it."""
 
 _TAIL_BYTES = 8 * 1024 * 1024
 """Turns behind the row that are read at once. Larger ones are read one by one: there are few, each of any size."""

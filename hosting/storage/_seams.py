@@ -1,4 +1,4 @@
-"""The two seams to storage, and the raw rows that cross the first one.
+"""Two of the three seams to storage, and the raw rows that cross the first one. The third is in `_append_blobs`.
 
 Each has an in-memory and an Azure twin; one contract suite (tests/contract) runs over both. Rows hold strings only:
 which columns, and what they mean, is the business of `Store`. So the twins can't differ in how they treat types.
@@ -109,7 +109,7 @@ class Tables(Protocol):
 
 
 class Blobs(Protocol):
-    """Seam 2: whole values by name, in one container. (Append blobs for streams will be added beside these.)"""
+    """Seam 2: whole values by name, in one container."""
 
     async def put(self, name: str, data: bytes) -> None:
         """Write a blob, over whatever was there."""

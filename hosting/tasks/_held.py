@@ -37,8 +37,8 @@ class Held:
         """Apply `event` and commit it together with the operations that `extra` gives for the transition.
 
         Raises StorageUnavailable when it is not known whether the transaction was applied: write the same event again. If
-        it was, that is told from the token, or the event is then refused. Raises RowConflict when a row of `extra`, and not
-        the record, does not fit.
+        it was, the record has changed, by which the event is refused, or it changes nothing any more. Raises RowConflict when
+        a row of `extra`, and not the record, does not fit.
         """
         async with self._lock:
             while True:

@@ -75,6 +75,7 @@ class TaskMetadata(MutableMapping[str, Any]):
 
     @property
     def name(self) -> str:
+        """The name of the namespace; "" for the default one."""
         return self._name
 
     def set(self, key: str, value: Any) -> None:

@@ -3,8 +3,7 @@
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, cast
 
-from hosting.storage import Entity
-from hosting.tasks._codec import JSONValue
+from hosting.tasks._attempt_rows import metadata_values
 from hosting.tasks._helping import current_helper
 from hosting.tasks._metadata import MetadataSpaces, TaskMetadata
 from hosting.tasks._rows import Key, task_rows_range
@@ -39,10 +38,12 @@ class TaskRun[Output]:
 
     @property
     def task_id(self) -> str:
+        """The id of the task, or of the chain that the turn is one of."""
         return self._key.task_id
 
     @property
     def input_id(self) -> str:
+        """The id of the input: as it was given to `start`, or made by it."""
         return self._input_id
 
     @property
@@ -72,13 +73,10 @@ class TaskRun[Output]:
         self._queued = record is not None and any(slot.seq == self._seq for slot in record.queue)
         if record is None or self._engine.live(self._key, self._seq) is not None:
             return
+        names = {self._key.metadata_row(record.epoch, name): name for name in record.namespaces}
         first, last = task_rows_range(self._key, "task-metadata")
-        rows = await self._engine.store.query(self._key.partition, first, last) if record.namespaces else []
-        stored = {
-            str(row.fields["namespace"]): _values(row)
-            for row in rows
-            if row.row == self._key.metadata_row(record.epoch, str(row.fields["namespace"]))
-        }
+        rows = await self._engine.store.query(self._key.partition, first, last) if names else []
+        stored = {names[row.row]: metadata_values(row) for row in rows if row.row in names}
         self._detached = MetadataSpaces(stored, _detached_flush).get("")
 
     async def result(self) -> Output:
@@ -106,10 +104,6 @@ class TaskRun[Output]:
 
     def __repr__(self) -> str:
         return f"TaskRun(task_id={self.task_id!r}, input_id={self.input_id!r})"
-
-
-def _values(row: Entity) -> dict[str, JSONValue]:
-    return cast("dict[str, JSONValue]", row.documents.get("values") or {})
 
 
 async def _detached_flush(space: TaskMetadata) -> None:

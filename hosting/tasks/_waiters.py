@@ -25,20 +25,24 @@ class Waiters:
         self._futures: defaultdict[_Slot, set[asyncio.Future[Outcome | _DeferredHere]]] = defaultdict(set)
 
     def add(self, key: Key, seq: int) -> "asyncio.Future[Outcome | _DeferredHere]":
+        """A future of the caller's own: the outcome of the input, or DEFERRED_HERE. Give it back to `remove`."""
         future: asyncio.Future[Outcome | _DeferredHere] = asyncio.get_running_loop().create_future()
         self._futures[key, seq].add(future)
         return future
 
     def remove(self, key: Key, seq: int, future: "asyncio.Future[Outcome | _DeferredHere]") -> None:
+        """The caller waits no longer."""
         waiting = self._futures[key, seq]
         waiting.discard(future)
         if not waiting:
             del self._futures[key, seq]
 
     def announce(self, key: Key, seq: int, outcome: Outcome) -> None:
+        """The input has ended, and its outcome is stored."""
         self._resolve(key, seq, outcome)
 
     def defer(self, key: Key, seq: int) -> None:
+        """The attempt in this process gave the input back: it goes on elsewhere."""
         self._resolve(key, seq, DEFERRED_HERE)
 
     def _resolve(self, key: Key, seq: int, result: "Outcome | _DeferredHere") -> None:
