@@ -1,11 +1,12 @@
 """What is at work or waits to be, of all tenants: from the index of active work, which the recovery scan reads too."""
 
-import asyncio
 import heapq
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
+from hosting.gather import gather_at_most
 from hosting.ids import parse_id
 from hosting.storage import AgedEntity, Aging, CorruptValue
 from hosting.tasks.engine import INDEX_PARTITIONS, Key, Record
@@ -93,16 +94,14 @@ def _entry(row: AgedEntity, now: float) -> _Entry:
 
 async def _records(engine: Engine, keys: Iterable[Key]) -> dict[Key, Record | State]:
     """What is known of each task; "ended" for one without a record."""
-    slots = asyncio.Semaphore(_AT_ONCE)
 
     async def read(key: Key) -> tuple[Key, Record | State]:
-        async with slots:
-            try:
-                return key, await engine.record(key) or "ended"
-            except (CorruptValue, ValueError, TypeError, LookupError):  # a broken row is no reason to show no other
-                return key, "unreadable"
+        try:
+            return key, await engine.record(key) or "ended"
+        except (CorruptValue, ValueError):  # the record, or the scope in the index row: no reason to show no other
+            return key, "unreadable"
 
-    return dict(await asyncio.gather(*(read(key) for key in keys)))
+    return dict(await gather_at_most(_AT_ONCE, [partial(read, key) for key in keys]))
 
 
 def _line(entry: _Entry, record: Record | State, engine: Engine, now: float) -> RunningLine:
