@@ -280,7 +280,7 @@ resource alerts 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [
       scopes: [
         rule.source == 'workspace' ? insights.properties.WorkspaceResourceId : insights.id
       ]
-      evaluationFrequency: rule.window == 'P2D' ? 'PT1H' : 'PT5M'
+      evaluationFrequency: startsWith(rule.window, 'PT') ? 'PT5M' : 'PT1H'
       windowSize: rule.window
       criteria: {
         allOf: [
