@@ -216,7 +216,7 @@ async def test_a_scan_that_fails_is_not_noted(store: Store, monkeypatch: pytest.
     try:
         tick = timer_of(store, marked=True)
         with monkeypatch.context() as patched:
-            patched.setattr(store, "query", away)
+            patched.setattr(store, "query_fields", away)
             await tick(timer=None, durable_client_of_this_process="{}")
         assert await store.get(PARTITION, ROW) is None
     finally:
