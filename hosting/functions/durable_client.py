@@ -9,6 +9,7 @@ import asyncio
 import functools
 import inspect
 import logging
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -48,6 +49,7 @@ class DurableClientHolder:
     """The client of this process."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._config: str | None = None
         self._client: df.DurableFunctionsClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -59,19 +61,21 @@ class DurableClientHolder:
         for the place before is closed after a while."""
         if config == self._config:
             return
-        old, self._config, self._client = self._client, config, None
+        with self._lock:  # `get` may be making a client for the place before
+            old, self._config, self._client = self._client, config, None
         if old is not None and self._loop is not None and not self._loop.is_closed():
             self._old.append(old)
             self._loop.call_soon_threadsafe(self._loop.call_later, _STILL_USED, self._begin_to_close, old)
 
     def get(self) -> df.DurableFunctionsClient:
         """The client; call it inside the event loop. Raises NoDurableClient."""
-        if self._client is None:
-            if self._config is None:
-                raise NoDurableClient("no function with a Durable client binding has run in this process yet")
-            self._loop = asyncio.get_running_loop()
-            self._client = df.DurableFunctionsClient(self._config)
-        return self._client
+        with self._lock:
+            if self._client is None:
+                if self._config is None:
+                    raise NoDurableClient("no function with a Durable client binding has run in this process yet")
+                self._loop = asyncio.get_running_loop()
+                self._client = df.DurableFunctionsClient(self._config)
+            return self._client
 
     async def close(self) -> None:
         """Close the client, and those before it that are still open. A later `get` makes another one."""

@@ -87,7 +87,7 @@ async def _follow_later(turns: Turns, stored: StoredResponse) -> AsyncIterator[l
             with use_scope(turns.scope):
                 stream = await _stream_of(stored)
         except ApiError as error:
-            if loop.time() > give_up:
+            if loop.time() > give_up or current_engine().shutdown.is_set():
                 yield [error_event(error, sequence_number=last)]
                 return
             yield []

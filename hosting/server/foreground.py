@@ -163,11 +163,15 @@ class ForegroundTurn:
 async def _to_its_end[T](commit: Coroutine[Any, Any, T]) -> T:
     """The answer is complete: neither a client that goes now nor a process that stops undoes it."""
     task = asyncio.ensure_future(commit)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        raise
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:  # the one may come after the other
+            cancelled = error
+    if cancelled is not None and task.exception() is None:
+        raise cancelled
+    return task.result()
 
 
 def _being_cancelled() -> bool:

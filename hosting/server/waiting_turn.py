@@ -27,7 +27,7 @@ class WaitingTurn:
 
     def __init__(self, background: BackgroundResponses, turns: Turns, stored: StoredResponse) -> None:
         self._background, self._turns, self._stored = background, turns, stored
-        self._loop = asyncio.get_running_loop()
+        self._engine, self._loop = current_engine(), asyncio.get_running_loop()
 
     async def end(self, request: Request) -> Response:
         """The final response, for a client that waits for one JSON answer; 499 when it went first. Raises ApiError 503 when
@@ -43,8 +43,9 @@ class WaitingTurn:
         return json_response(final.response)
 
     def leave(self) -> None:
-        """The client has gone. May be called from anywhere, also when the process ends."""
-        if not self._loop.is_closed():
+        """The client has gone. May be called from anywhere, also when the process ends: then it is we who have hung up, and the
+        turn goes on elsewhere."""
+        if not self._loop.is_closed() and not self._engine.shutdown.is_set():
             self._loop.call_soon_threadsafe(self._begin_to_cancel)
 
     def _begin_to_cancel(self) -> None:
@@ -61,23 +62,41 @@ class WaitingTurn:
 
 
 async def end_of(turns: Turns, stored: StoredResponse, request: Request) -> StoredResponse | None:
-    """A response that a task runs, when it has ended; None when the client of `request` went first. Raises ApiError 503 when
-    this process stops first."""
+    """A response that a task runs, when it has ended; None when the client of `request` went first. Raises ApiError: 503 when
+    this process stops first, 404 for one that was deleted meanwhile."""
     identifier, task = stored.response["id"], stored.task
     assert task is not None
-    ended = asyncio.ensure_future(current_engine().wait(Key(turns.scope, task.task_id), identifier, task.seq))
+    engine, key = current_engine(), Key(turns.scope, task.task_id)
+    ended = asyncio.ensure_future(engine.wait(key, identifier, task.seq))
     gone = asyncio.ensure_future(request.disconnected())
+    stopping = asyncio.ensure_future(engine.shutdown.wait())
     try:
-        await asyncio.wait({ended, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({ended, gone, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not ended.done() and not gone.done() and engine.live(key, task.seq) is not None:
+            # It runs here, and has some time to come to its end; if it does not, it is deferred.
+            await asyncio.wait({ended, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not ended.done():
-            return None
+            if gone.done():
+                return None
+            raise _goes_on_elsewhere(identifier, request)
         await ended
     except TaskDeferred:
-        raise ApiError.unavailable() from None
+        raise _goes_on_elsewhere(identifier, request) from None
     finally:
-        ended.cancel()
-        gone.cancel()
-    return await turns.response(identifier) or stored
+        for waiting in (ended, gone, stopping):
+            waiting.cancel()
+    final = await turns.response(identifier)
+    if final is None:
+        raise ApiError.response_not_found(identifier)
+    return final
+
+
+def _goes_on_elsewhere(identifier: str, request: Request) -> ApiError:
+    """503. Repeating the request would run the turn a second time, unless a key says that it is the same."""
+    if request.headers.get("idempotency-key"):
+        return ApiError.unavailable()
+    message = f"The server stops. The response goes on at another one: retrieve '{identifier}'."
+    return ApiError(message, status=503, code="service_unavailable", headers={"x-should-retry": "false"})
 
 
 class CancelledWithItsReader(AsyncIterator[bytes]):

@@ -61,8 +61,15 @@ def decode_lifetimes(text: str, names: Mapping[str, object]) -> dict[str, Lifeti
     try:
         found = cast("dict[str, list[Any]]", json.loads(text))
         return {
-            name: Lifetime(float(used), None if shorter is None else float(shorter), float(since))
+            name: Lifetime(_number(used), None if shorter is None else _number(shorter), _number(since))
             for name, (used, shorter, since) in found.items()
         }
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError):
         return {name: Lifetime(_FOR_EVER) for name in names}
+
+
+def _number(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(f"{value!r} is no time")
+    return number

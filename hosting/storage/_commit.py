@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from hosting.gather import gather_all
@@ -36,8 +36,8 @@ class _Replaced(NamedTuple):
 class Commit:
     """One call of `Store.commit`; used once.
 
-    Which blobs may be removed follows from three facts. A blob is written by one call (its name says so), so a row refers to
-    it only if that call's transaction was applied. The versions after that one may go on referring to it, as long as its
+    Which blobs may be removed follows from three facts. A blob is written for one try of one call (its name says so), so a row
+    refers to it only if that try was applied. The versions after that one may go on referring to it, as long as its
     document does not change: so a version that does not is followed by none that does. And the blobs of a replaced version
     were looked up before the transaction: once a conditional operation is applied, the version that its etag names is gone
     for good.
@@ -58,6 +58,8 @@ class Commit:
         packed = pack(partition, operations, self._token, secrets.token_hex(6)) if operations else None
         self._raw = packed.operations if packed else []
         self._own = packed.blobs if packed else {}
+        self._first_own: Collection[str] = ()
+        """The blobs of a first try whose answer was lost."""
         self._in_doubt = False
 
     async def run(self) -> dict[str, str]:
@@ -76,7 +78,7 @@ class Commit:
             if not self._in_doubt:  # else the rows may be there and refer to our blobs
                 await self._discard(self._own)
             raise
-        await self._discard(named | overwritten)
+        await self._discard(named | overwritten | set(self._first_own))
         return etags
 
     async def _prepare(self) -> _Replaced:
@@ -153,6 +155,7 @@ class Commit:
                     raise
                 self._in_doubt = True
                 await asyncio.sleep(_PAUSE)
+                raw = await self._with_new_blobs(raw)
             except RowMissing as error:
                 remaining = [op for op in raw if op.row != error.row or op.kind != "delete" or op.etag]
                 if len(remaining) == len(raw):
@@ -165,6 +168,17 @@ class Commit:
                     if op.kind != "delete"
                 }
         return {}
+
+    async def _with_new_blobs(self, raw: list[RawOperation]) -> list[RawOperation]:
+        """The same operations with copies of our blobs. The first try may have been applied, and replaced or deleted since:
+        then its blobs are gone or going, and what is about to be written must not refer to them."""
+        if not self._own:
+            return raw
+        attempt = secrets.token_hex(6)
+        copies = {name: f"{name.rpartition('-')[0]}-{attempt}" for name in self._own}
+        self._first_own, self._own = tuple(self._own), {copies[name]: data for name, data in self._own.items()}
+        await self._write_blobs()
+        return [_renamed(operation, copies) for operation in raw]
 
     async def _read_back(self, conflicting: str) -> dict[str, str] | None:
         """After a conflict: the etags if our transaction was applied by an earlier attempt, None if it was not, or if it can't
@@ -187,7 +201,8 @@ class Commit:
         # Of a row that is not ours, too: if our answer was lost, it may be a successor of what we wrote, with our blobs. And
         # an earlier call with this token wrote its own copies; ours are not needed then.
         in_use = {name for raw in found.values() for name in _blob_names(raw)}
-        await self._discard(self._own.keys() - in_use)
+        await self._discard({*self._own, *self._first_own} - in_use)
+        self._first_own = ()
         if not ours:
             return None
         current = {
@@ -219,6 +234,14 @@ class Commit:
 
 def _is_free_delete(operation: Operation) -> bool:
     return isinstance(operation, Delete) and operation.etag is None
+
+
+def _renamed(operation: RawOperation, names: Mapping[str, str]) -> RawOperation:
+    if SPILLED not in operation.properties:
+        return operation
+    refs = decode_refs(operation.properties[SPILLED], operation.row)
+    refs = {document: ref._replace(name=names.get(ref.name, ref.name)) for document, ref in refs.items()}
+    return operation._replace(properties={**operation.properties, SPILLED: encode_refs(refs)})
 
 
 def _blob_names(raw: RawEntity) -> set[str]:

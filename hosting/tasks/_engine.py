@@ -6,7 +6,16 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hosting.storage import CorruptValue, Delete, Operation, Replace, RowConflict, StorageUnavailable, Store
+from hosting.storage import (
+    CorruptValue,
+    Delete,
+    Operation,
+    Replace,
+    RowConflict,
+    StorageError,
+    StorageUnavailable,
+    Store,
+)
 from hosting.tasks import _registry
 from hosting.tasks._acceptance import Acceptance, Accepted, StartRequest, drop_index_row, load_record
 from hosting.tasks._attempt import Attempt
@@ -212,14 +221,20 @@ class Engine:
                 await self.store.commit(key.partition, operations)
             except RowConflict:
                 continue
-            if left:
-                await sweep_metadata(self.store, key, record.epoch)
             for end in transition.ended:
                 self.waiters.announce(key, end.slot.seq, CANCELLED)
                 await self.drop_index(key, end.slot)
             if transition.ended and transition.record.status == "in_progress":
                 await self.drive(key, transition.record)
+            if left:
+                await self._sweep_metadata(key, record.epoch)
             return transition
+
+    async def _sweep_metadata(self, key: Key, epoch: int) -> None:
+        try:
+            await sweep_metadata(self.store, key, epoch)
+        except StorageError as error:  # what happened to the task is stored all the same
+            _log.warning("task %s: some of its metadata is left behind: %r", key.task_id, error, extra=key.log_fields())
 
     # --- answering -----------------------------------------------------------------------------------------------
 

@@ -53,7 +53,8 @@ class Record:
     recovery_count: int = 0
     """Attempts at the active input that ended without an outcome: processes that died, and those that gave the work back."""
     crashes: int = 0
-    """Those of them that ended without a word: the lease lapsed. Only they are a sign that the input kills processes."""
+    """Those of them that ended without a word: the lease lapsed. Only they are a sign that the input kills processes; but a
+    process that could not reach storage for longer than its lease counts, too."""
     retry_attempt: int = 0
     not_before: float = 0.0
     """End of the back-off before the next attempt."""

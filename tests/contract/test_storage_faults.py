@@ -192,6 +192,40 @@ async def test_lost_answer_then_a_successor_that_keeps_our_blob_leaves_it_there(
     assert len(await blobs_of(twin.blobs, partition)) == 1
 
 
+@pytest.mark.parametrize("kind", ["insert", "put"])
+async def test_what_is_written_again_after_a_lost_answer_has_blobs_of_its_own(
+    twin: Twin, partition: str, kind: str
+) -> None:
+    """Applied, the answer lost, and before the repetition someone deletes or replaces it, and its blobs with it."""
+    store = twin.store
+
+    class Meddling(FaultyTables):
+        async def transact(self, partition: str, operations: Sequence[RawOperation]) -> list[str]:
+            if self.transactions == 1 and kind == "insert":
+                await store.delete_range(partition, "", "~")
+            elif self.transactions == 1:
+                await store.commit(partition, [Put("a", {}, {"doc": LARGE + "!"})])
+            return await super().transact(partition, operations)
+
+    meddling = Meddling(twin.tables)
+    meddling.after = [StorageUnavailable("timeout")]
+    written = Insert("a", {}, {"doc": LARGE}) if kind == "insert" else Put("a", {}, {"doc": LARGE})
+    await Store(meddling, twin.blobs).commit(partition, [written])
+    entity = await store.get(partition, "a")
+    assert entity is not None
+    assert entity.documents == {"doc": LARGE}
+
+
+async def test_a_repetition_leaves_one_copy_of_its_blobs(
+    store: Store, tables: FaultyTables, blobs: FaultyBlobs, partition: str
+) -> None:
+    for which in ("before", "after"):  # not applied, or applied and unanswered
+        setattr(tables, which, [StorageUnavailable("timeout")])
+        await store.commit(partition, [Insert(which, {}, {"doc": LARGE}), Insert(f"{which} too")])
+    assert len(await blobs_of(blobs, partition)) == 2
+    assert [row.documents for row in await store.query(partition, "", "~") if row.documents] == [{"doc": LARGE}] * 2
+
+
 async def test_of_two_successors_the_one_that_loses_takes_no_blob_from_the_other(store: Store, partition: str) -> None:
     old = await store.commit(partition, [Insert("a", {"n": 0}, {"doc": LARGE})])
     operations = [Replace("a", {"n": n}, {"doc": LARGE}, old["a"]) for n in (1, 2)]

@@ -55,7 +55,24 @@ def test_what_is_kept_is_read_as_it_was() -> None:
     assert decode_lifetimes(encode_lifetimes(lifetimes), {}) == lifetimes
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"x": 1}', '{"x": [1]}', '{"x": ["a", null, 0]}', "7"])
+HUGE = '{"x": [1' + "0" * 400 + ", null, 0]}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"x": 1}',
+        '{"x": [1]}',
+        '{"x": ["a", null, 0]}',
+        "7",
+        HUGE,
+        '{"x": [NaN, null, 0]}',
+        '{"x": [-1, null, 0]}',
+    ],
+)
 def test_what_can_not_be_read_was_for_ever(text: str) -> None:
     assert decode_lifetimes(text, {"x": 30}) == {"x": Lifetime(0)}
 

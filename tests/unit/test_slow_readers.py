@@ -55,7 +55,7 @@ async def test_a_run_whose_reader_stalls_ends_when_its_time_is_over() -> None:
         await until(lambda: not _running)
         assert await turns(world).status(identifier) == "failed"
         assert world.server.limits.seats["runs"] == 0
-        assert answer.body is not None
+        del answer  # it was kept until here: else its body would be closed, which ends the run
 
 
 async def test_a_run_whose_reader_stalls_is_stored_when_the_process_stops() -> None:
@@ -66,7 +66,7 @@ async def test_a_run_whose_reader_stalls_is_stored_when_the_process_stops() -> N
         found = await turns(world).response(identifier)
         assert found is not None
         assert found.response["error"]["message"] == INTERRUPTED
-        assert answer.body is not None
+        del answer
 
 
 async def test_a_reader_that_comes_back_gets_the_end_of_a_run_that_did_not_wait_for_it() -> None:
@@ -110,6 +110,43 @@ async def test_a_turn_that_is_stored_as_cancelled_is_stored_also_when_the_proces
         go_on.set()
         await closing
         assert await turns(world).status(entered[0]) == "cancelled"
+
+
+async def test_a_complete_turn_is_stored_although_its_client_goes_and_then_the_process_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handler_answer, "_WIND_DOWN", 0.01)
+    committing, go_on, gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    made: list[str] = []
+
+    async def handler(request: Any, context: Any, signal: Any) -> AsyncIterator[Event]:
+        made.append(context.response_id)
+        stream = ResponseEventStream(response_id=context.response_id, request=request)
+        yield stream.emit_created()
+        yield stream.emit_completed()
+
+    commit = Turns.commit
+
+    async def slow(self: Turns, *given: Any) -> None:
+        committing.set()
+        await go_on.wait()
+        await commit(self, *given)
+
+    monkeypatch.setattr(Turns, "commit", slow)
+    async with serve(handler) as world:
+        asked = asyncio.create_task(world.post("hi", disconnected=gone.wait))
+        await committing.wait()
+        gone.set()
+        assert (await asked).status == 499
+        (run,) = _running
+        await until(lambda: run.cancelling() == 1)
+        closing = asyncio.create_task(world.server.close(0))
+        await until(lambda: run.cancelling() == 2)
+        await asyncio.sleep(0.01)
+        assert not run.done()
+        go_on.set()
+        await closing
+        assert await turns(world).status(made[0]) == "completed"
 
 
 async def test_a_silent_follower_reads_no_input(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,41 @@ async def test_a_process_that_stops_sends_a_waiting_client_elsewhere() -> None:
         assert (again["id"], again["status"]) == (begun[1], "completed")
 
 
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_a_turn_that_waits_in_the_queue_goes_on_elsewhere_when_the_process_stops(key: str | None) -> None:
+    """Without a key the client is told not to ask again: it would run a second time."""
+    handler = Busy()
+    headers = {} if key is None else {"idempotency-key": key}
+    async with serve(handler, steerable_conversations=True, resilient_background=True) as world:
+        first = (await world.create("one", background=True))["id"]
+        await until(lambda: len(handler.begun) == 1)
+        asking = asyncio.create_task(world.post("two", previous_response_id=first, headers=headers))
+        await until(lambda: len(responses(world)) == 2)
+        (second,) = set(responses(world)) - {first}
+        await world.stop()
+        answer = await asking
+        assert answer.status == 503
+        assert answer.headers.get("x-should-retry") == (None if key else "false")
+        assert (second in str(answer.body)) == (key is None)
+        handler.let_go.set()
+        await world.restart()
+        assert (await world.ended(second))["status"] == "completed"
+
+
+async def test_a_request_that_is_cancelled_by_a_process_that_stops_cancels_no_turn() -> None:
+    handler = Busy()
+    async with serve(handler, steerable_conversations=True, resilient_background=True) as world:
+        first = (await world.create("one", background=True))["id"]
+        await until(lambda: len(handler.begun) == 1)
+        answer: Any = await world.post("two", previous_response_id=first, stream=True)
+        (second,) = set(responses(world)) - {first}
+        await world.stop()
+        await answer.body.aclose()
+        handler.let_go.set()
+        await world.restart()
+        assert (await world.ended(second))["status"] == "completed"
+
+
 async def test_a_foreground_turn_that_could_not_begin_gives_its_key_back(monkeypatch: pytest.MonkeyPatch) -> None:
     handler = Busy()
     handler.let_go.set()
