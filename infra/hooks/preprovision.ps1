@@ -15,7 +15,7 @@ function Warn([string] $message) {
 # Values that a machine without production's environment would not have.
 function UnlessMeant([string] $message) {
     if ($env:PROVISION_ANYWAY -cne 'true') {
-        Fail "$message If that is meant: PROVISION_ANYWAY=true azd provision. If not: docs/runbooks.md, 'On another machine'."
+        Fail "$message If that is meant, for this once: `$env:PROVISION_ANYWAY='true'. If not: docs/runbooks.md, 'On another machine'."
     }
 }
 
@@ -134,7 +134,7 @@ if ($env:DEPLOYED_HOSTING_CONVERSATION_DAYS -and (IsShorter $env:DEPLOYED_HOSTIN
 }
 
 # An environment that was never deployed from here, and whose app is there all the same. A pipeline has no memory, and gets its
-# values from elsewhere.
+# values from elsewhere. A first `azd up` that failed behind the app leaves an app as well, and no deployment that succeeded.
 if (-not $env:SERVICE_API_URI -and $env:AZURE_ENV_NAME -and -not $env:CI -and (Get-Command az -ErrorAction SilentlyContinue)) {
     $there = ''
     # Signed in to nothing, no such group: az fails, and there is nothing to say.
@@ -144,6 +144,18 @@ if (-not $env:SERVICE_API_URI -and $env:AZURE_ENV_NAME -and -not $env:CI -and (G
         if ($LASTEXITCODE -ne 0) { $there = '' }
     } catch {
         $there = ''
+    }
+    if ($there) {
+        $ends = @()
+        try {
+            # Sorted out here: a quotation mark in an argument may get lost on its way to az.cmd.
+            $ends = @(az deployment sub list --subscription "$env:AZURE_SUBSCRIPTION_ID" -o json 2> $null | ConvertFrom-Json |
+                Where-Object { $_.tags.'azd-env-name' -ceq $env:AZURE_ENV_NAME } |
+                ForEach-Object { $_.properties.provisioningState })
+        } catch {
+            $ends = @()
+        }
+        if ($ends.Count -gt 0 -and $ends -notcontains 'Succeeded') { $there = '' }
     }
     if ($there) {
         UnlessMeant "SERVICE_API_URI is not known here, and rg-$env:AZURE_ENV_NAME has an app: this machine lacks the values that it was deployed with."

@@ -16,7 +16,7 @@ warn() {
 # Values that a machine without production's environment would not have.
 unless_meant() {
   [ "${PROVISION_ANYWAY:-}" = true ] ||
-    fail "$1 If that is meant: PROVISION_ANYWAY=true azd provision. If not: docs/runbooks.md, 'On another machine'."
+    fail "$1 If that is meant: PROVISION_ANYWAY=true azd provision -e ${AZURE_ENV_NAME:-ENV}. If not: docs/runbooks.md, 'On another machine'."
 }
 
 # An entry is <tenant>:<key id>:<salt>:<hash>[:<user>], as hosting/keys.py reads it; commas or white space between them.
@@ -125,9 +125,17 @@ if is_shorter "${DEPLOYED_HOSTING_CONVERSATION_DAYS:-$conversations}" "$conversa
 fi
 
 # An environment that was never deployed from here, and whose app is there all the same. A pipeline has no memory, and gets its
-# values from elsewhere.
+# values from elsewhere. A first `azd up` that failed behind the app leaves an app as well, and no deployment that succeeded.
 if [ -z "${SERVICE_API_URI:-}" ] && [ -n "${AZURE_ENV_NAME:-}" ] && [ -z "${CI:-}" ] && command -v az > /dev/null; then
   there=$(az functionapp list -g "rg-$AZURE_ENV_NAME" --subscription "${AZURE_SUBSCRIPTION_ID:-}" --query "[].name" -o tsv 2> /dev/null) || there=""
+  if [ -n "$there" ]; then
+    ends=$(az deployment sub list --subscription "${AZURE_SUBSCRIPTION_ID:-}" -o tsv \
+      --query "[?tags.\"azd-env-name\"=='$AZURE_ENV_NAME'].properties.provisioningState" 2> /dev/null) || ends=""
+    case "$ends" in
+      "" | *Succeeded*) ;;
+      *) there="" ;;
+    esac
+  fi
   [ -z "$there" ] ||
     unless_meant "SERVICE_API_URI is not known here, and rg-$AZURE_ENV_NAME has an app: this machine lacks the values that it was deployed with."
 fi

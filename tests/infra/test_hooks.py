@@ -1,5 +1,6 @@
 """The hooks of azd: both twins say the same, and do what they say."""
 
+import json
 import os
 import re
 import shutil
@@ -235,7 +236,7 @@ def test_preprovision_refuses_to_take_back_what_is_hard_to_get_again(run: Run, l
     done = run("preprovision", **given)
     assert done.returncode == 1
     assert lost in done.stderr
-    assert "PROVISION_ANYWAY=true" in done.stderr
+    assert re.search("PROVISION_ANYWAY='?true", done.stderr)
     assert run("preprovision", **given, PROVISION_ANYWAY="true").returncode == 0
 
 
@@ -279,7 +280,7 @@ def az(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]
 def test_preprovision_refuses_an_environment_that_is_deployed_and_not_known_here(
     run: Run, az: Callable[[str], None], tmp_path: Path
 ) -> None:
-    az("echo func-abc")
+    az('[ "$1" != functionapp ] || echo func-abc')
     given = {"AZURE_ENV_NAME": "prod", "AZURE_SUBSCRIPTION_ID": "a-subscription"}
     done = run("preprovision", **given)
     assert done.returncode == 1
@@ -295,6 +296,32 @@ def test_preprovision_lets_a_first_deployment_through(run: Run, az: Callable[[st
     az(does)
     done = run("preprovision", AZURE_ENV_NAME="new", AZURE_SUBSCRIPTION_ID="a-subscription")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("ends", "code"),
+    [(("Failed",), 0), (("Failed", "Canceled"), 0), (("Failed", "Succeeded"), 1), ((), 1)],
+    ids=str,
+)
+def test_preprovision_lets_a_first_deployment_that_failed_be_tried_again(
+    run: Run, az: Callable[[str], None], ends: tuple[str, ...], code: int
+) -> None:
+    # One twin has az pick the ends of this environment, the other does it itself.
+    lines = "\n".join(ends)
+    every = [{"tags": {"azd-env-name": "prod"}, "properties": {"provisioningState": end}} for end in ends]
+    others = [
+        {"tags": {"azd-env-name": "other"}, "properties": {"provisioningState": "Succeeded"}},
+        {"tags": None, "properties": {"provisioningState": "Succeeded"}},
+    ]
+    az(
+        f"""case "$*" in
+functionapp*) echo func-abc ;;
+*"azd-env-name\\"=='prod'"*) echo '{lines}' ;;
+*) echo '{json.dumps(every + others)}' ;;
+esac"""
+    )
+    done = run("preprovision", AZURE_ENV_NAME="prod", AZURE_SUBSCRIPTION_ID="a-subscription")
+    assert done.returncode == code, done.stderr
 
 
 # ---- who is told
