@@ -44,7 +44,7 @@ examples:
   python -m hosting.admin erase --tenant key:contoso          # counts
   python -m hosting.admin erase --tenant key:contoso --yes    # removes; can't be undone
 
-docs/operations.md has the runbooks. A command ends with 0 when it is done, with 1 when something could not be done, with 2
+docs/runbooks.md says when to use which. A command ends with 0 when it is done, with 1 when something could not be done, with 2
 for wrong words or settings.
 """
 _LIST_EXAMPLES = """\
