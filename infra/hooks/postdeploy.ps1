@@ -12,17 +12,19 @@ Write-Output "Is it up:       curl -i $env:SERVICE_API_URI/readiness   (the firs
 if ($env:AZURE_WORKBOOK_URL) {
     Write-Output "The workbook:   $env:AZURE_WORKBOOK_URL"
 }
-if (-not $env:HOSTING_API_KEYS -and -not $env:EASY_AUTH_CLIENT_ID) {
-    Write-Output @'
+# Not where only azd's environment has lost them: a new key would take the place of all that the app has.
+if (-not $env:HOSTING_API_KEYS -and -not $env:EASY_AUTH_CLIENT_ID -and $env:DEPLOYED_CALLERS -cne 'true') {
+    $name = if ($env:AZURE_ENV_NAME) { $env:AZURE_ENV_NAME } else { 'ENV' }
+    Write-Output @"
 
 Nobody may call it yet: no API key is configured, so every request gets 401. Make one:
 
   py -3.13 -m venv .venv
   .venv\Scripts\pip install -r requirements.txt
   .venv\Scripts\python -m hosting.keys new TENANT   prints the key, once, and its entry
-  azd env set HOSTING_API_KEYS "ENTRY"              several entries: separated by commas
-  azd provision
-'@
+  azd env set HOSTING_API_KEYS "ENTRY" -e $name       several entries: separated by commas
+  azd provision -e $name
+"@
 }
 if (($env:ALERT_EMAIL -or $env:ALERT_WEBHOOK) -and $env:OPEN_TELEMETRY -ne 'true') {
     Write-Output ''

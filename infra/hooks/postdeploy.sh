@@ -9,15 +9,16 @@ echo "Is it up:       curl -i ${SERVICE_API_URI}/readiness   (the first call sta
 if [ -n "${AZURE_WORKBOOK_URL:-}" ]; then
   echo "The workbook:   ${AZURE_WORKBOOK_URL}"
 fi
-if [ -z "${HOSTING_API_KEYS:-}" ] && [ -z "${EASY_AUTH_CLIENT_ID:-}" ]; then
-  cat <<'TEXT'
+# Not where only azd's environment has lost them: a new key would take the place of all that the app has.
+if [ -z "${HOSTING_API_KEYS:-}" ] && [ -z "${EASY_AUTH_CLIENT_ID:-}" ] && [ "${DEPLOYED_CALLERS:-}" != true ]; then
+  cat <<TEXT
 
 Nobody may call it yet: no API key is configured, so every request gets 401. Make one:
 
   make setup
   .venv/bin/python -m hosting.keys new TENANT       prints the key, once, and its entry
-  azd env set HOSTING_API_KEYS "ENTRY"              several entries: separated by commas
-  azd provision
+  azd env set HOSTING_API_KEYS "ENTRY" -e ${AZURE_ENV_NAME:-ENV}       several entries: separated by commas
+  azd provision -e ${AZURE_ENV_NAME:-ENV}
 TEXT
 fi
 if [ -n "${ALERT_EMAIL:-}${ALERT_WEBHOOK:-}" ] && [ "${OPEN_TELEMETRY:-}" != true ]; then

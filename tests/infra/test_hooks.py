@@ -346,11 +346,21 @@ def test_preprovision_refuses_a_webhook_that_is_no_address_and_does_not_show_it(
 
 
 def test_postdeploy_says_how_to_make_a_key_when_there_is_none(run: Run) -> None:
-    done = run("postdeploy", SERVICE_API_URI="https://app.example")
+    done = run("postdeploy", SERVICE_API_URI="https://app.example", AZURE_ENV_NAME="new")
     assert done.returncode == 0, done.stderr
     assert "base_url=https://app.example/v1" in done.stdout
     assert "hosting.keys new" in done.stdout
-    assert 'azd env set HOSTING_API_KEYS "ENTRY"' in done.stdout
+    # It replaces the whole list, which must not be that of the default environment.
+    assert 'azd env set HOSTING_API_KEYS "ENTRY" -e new ' in done.stdout
+    assert "azd provision -e new\n" in done.stdout
+
+
+def test_postdeploy_does_not_ask_for_a_first_key_where_the_app_has_some(run: Run) -> None:
+    """Set from a machine without the list, it would replace all of it."""
+    done = run("postdeploy", SERVICE_API_URI="https://app.example", DEPLOYED_CALLERS="true")
+    assert done.returncode == 0, done.stderr
+    assert "https://app.example" in done.stdout
+    assert "HOSTING_API_KEYS" not in done.stdout
 
 
 @pytest.mark.parametrize("name", ["HOSTING_API_KEYS", "EASY_AUTH_CLIENT_ID"])

@@ -29,6 +29,10 @@ def test_a_list_of_keys_is_made_of_the_one_that_is_deployed() -> None:
     sets = [line for line in COMMANDS if re.search(r"(azd env|gh secret) set HOSTING_API_KEYS", line)]
     assert len(sets) == 3
     assert [line for line in sets if "keys.new" not in line and setting not in line] == []
+    # What refuses a list leaves an empty file, which as a list lets nobody in.
+    given = [line for line in COMMANDS if re.search(r" set .*keys\.new", line)]
+    assert len(given) == 3
+    assert [line for line in given if not line.startswith("test -s keys.new && ")] == []
 
 
 def test_the_list_of_keys_is_changed_as_the_page_says(tmp_path: Path) -> None:
