@@ -224,8 +224,8 @@ var tags = {
 }
 // Somebody to tell.
 var alerting = !empty(alertEmail) || !empty(alertWebhook)
-// Somebody may call. Not in the output itself, where Bicep takes any use of a secure parameter for a secret.
-var callers = !empty(apiKeys) || !empty(easyAuthClientId)
+// Not in the output itself, where Bicep takes any use of a secure parameter for a secret.
+var keysToo = !empty(apiKeys)
 var useScheduler = durableBackend == 'DurableTaskScheduler'
 var makeModel = !empty(openAiModel) && empty(openAiEndpoint)
 
@@ -432,7 +432,7 @@ module easyAuth './modules/easyauth.bicep' = {
     siteName: app.outputs.name
     clientId: easyAuthClientId
     allowedApplications: empty(easyAuthAllowedApplications) ? [] : split(replace(easyAuthAllowedApplications, ' ', ''), ',')
-    keysToo: !empty(apiKeys)
+    keysToo: keysToo
   }
 }
 
@@ -523,7 +523,8 @@ output AZURE_OPENAI_ENDPOINT string = makeModel ? openai!.outputs.endpoint : ope
 
 // What is deployed of that which is hard to take back: hooks/preprovision compares it with what is to be deployed, so that an
 // environment whose values are lost does not go back to the defaults unnoticed.
-output DEPLOYED_CALLERS string = callers ? 'true' : 'false'
+output DEPLOYED_HOSTING_API_KEYS string = keysToo ? 'true' : 'false'
+output DEPLOYED_EASY_AUTH_CLIENT_ID string = empty(easyAuthClientId) ? 'false' : 'true'
 output DEPLOYED_HOSTING_ISOLATION string = isolation
 output DEPLOYED_HOSTING_RETENTION_DAYS string = string(retentionDays)
 output DEPLOYED_HOSTING_CONVERSATION_DAYS string = string(conversationDays)

@@ -13,7 +13,8 @@ if ($env:AZURE_WORKBOOK_URL) {
     Write-Output "The workbook:   $env:AZURE_WORKBOOK_URL"
 }
 # Not where only azd's environment has lost them: a new key would take the place of all that the app has.
-if (-not $env:HOSTING_API_KEYS -and -not $env:EASY_AUTH_CLIENT_ID -and $env:DEPLOYED_CALLERS -cne 'true') {
+if (-not $env:HOSTING_API_KEYS -and -not $env:EASY_AUTH_CLIENT_ID -and
+    $env:DEPLOYED_HOSTING_API_KEYS -cne 'true' -and $env:DEPLOYED_EASY_AUTH_CLIENT_ID -cne 'true') {
     $name = if ($env:AZURE_ENV_NAME) { $env:AZURE_ENV_NAME } else { 'ENV' }
     Write-Output @"
 

@@ -10,7 +10,8 @@ if [ -n "${AZURE_WORKBOOK_URL:-}" ]; then
   echo "The workbook:   ${AZURE_WORKBOOK_URL}"
 fi
 # Not where only azd's environment has lost them: a new key would take the place of all that the app has.
-if [ -z "${HOSTING_API_KEYS:-}" ] && [ -z "${EASY_AUTH_CLIENT_ID:-}" ] && [ "${DEPLOYED_CALLERS:-}" != true ]; then
+if [ -z "${HOSTING_API_KEYS:-}" ] && [ -z "${EASY_AUTH_CLIENT_ID:-}" ] &&
+  [ "${DEPLOYED_HOSTING_API_KEYS:-}" != true ] && [ "${DEPLOYED_EASY_AUTH_CLIENT_ID:-}" != true ]; then
   cat <<TEXT
 
 Nobody may call it yet: no API key is configured, so every request gets 401. Make one:

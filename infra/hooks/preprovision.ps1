@@ -105,8 +105,11 @@ if ([int]$idle -gt 0 -and ([int]$idle -le [int]$retention -or [int]$idle -le [in
 }
 
 # What is deployed. azd knows it of its own deployments, and after `azd env refresh`.
-if ($env:DEPLOYED_CALLERS -ceq 'true' -and -not $env:HOSTING_API_KEYS -and -not $env:EASY_AUTH_CLIENT_ID) {
-    UnlessMeant "HOSTING_API_KEYS and EASY_AUTH_CLIENT_ID are both empty, and the deployed app has one of them: nobody could call it any more."
+if ($env:DEPLOYED_HOSTING_API_KEYS -ceq 'true' -and -not $env:HOSTING_API_KEYS) {
+    UnlessMeant "HOSTING_API_KEYS is empty here, and the deployed app has keys: nobody who has one could call it any more."
+}
+if ($env:DEPLOYED_EASY_AUTH_CLIENT_ID -ceq 'true' -and -not $env:EASY_AUTH_CLIENT_ID) {
+    UnlessMeant "EASY_AUTH_CLIENT_ID is empty here, and Easy Auth is on in the deployed app: nobody with a token could call it any more."
 }
 if ($env:DEPLOYED_VNET_ENABLED -ceq 'true' -and $env:VNET_ENABLED -cne 'true') {
     UnlessMeant "VNET_ENABLED is true in the deployed app and not here: storage would be open to the internet."

@@ -98,8 +98,11 @@ if [ "$idle" -gt 0 ] && { [ "$idle" -le "$retention" ] || [ "$idle" -le "$conver
 fi
 
 # What is deployed. azd knows it of its own deployments, and after `azd env refresh`.
-if [ "${DEPLOYED_CALLERS:-}" = true ] && [ -z "${HOSTING_API_KEYS:-}" ] && [ -z "${EASY_AUTH_CLIENT_ID:-}" ]; then
-  unless_meant "HOSTING_API_KEYS and EASY_AUTH_CLIENT_ID are both empty, and the deployed app has one of them: nobody could call it any more."
+if [ "${DEPLOYED_HOSTING_API_KEYS:-}" = true ] && [ -z "${HOSTING_API_KEYS:-}" ]; then
+  unless_meant "HOSTING_API_KEYS is empty here, and the deployed app has keys: nobody who has one could call it any more."
+fi
+if [ "${DEPLOYED_EASY_AUTH_CLIENT_ID:-}" = true ] && [ -z "${EASY_AUTH_CLIENT_ID:-}" ]; then
+  unless_meant "EASY_AUTH_CLIENT_ID is empty here, and Easy Auth is on in the deployed app: nobody with a token could call it any more."
 fi
 if [ "${DEPLOYED_VNET_ENABLED:-}" = true ] && [ "${VNET_ENABLED:-}" != true ]; then
   unless_meant "VNET_ENABLED is true in the deployed app and not here: storage would be open to the internet."

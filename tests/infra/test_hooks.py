@@ -206,7 +206,8 @@ def test_preprovision_refuses_lifecycle_rules_that_delete_what_the_app_keeps(
 # ---- what a machine without production's values would take back
 
 DEPLOYED = {
-    "DEPLOYED_CALLERS": "true",
+    "DEPLOYED_HOSTING_API_KEYS": "true",
+    "DEPLOYED_EASY_AUTH_CLIENT_ID": "true",
     "DEPLOYED_HOSTING_ISOLATION": "user",
     "DEPLOYED_HOSTING_RETENTION_DAYS": "90",
     "DEPLOYED_HOSTING_CONVERSATION_DAYS": "0",
@@ -215,6 +216,7 @@ DEPLOYED = {
     "DEPLOYED_VNET_ENABLED": "true",
 }
 SAME = {
+    "HOSTING_API_KEYS": mint_key("contoso")[1].entry,
     "EASY_AUTH_CLIENT_ID": "an-id",
     "HOSTING_ISOLATION": "user",
     "HOSTING_RETENTION_DAYS": "90",
@@ -247,7 +249,8 @@ def test_preprovision_refuses_to_take_back_what_is_hard_to_get_again(run: Run, l
         {"SEPARATE_HOST_ACCOUNT": "true", "DEPLOYED_SEPARATE_HOST_ACCOUNT": "false"},
         {"HOSTING_RETENTION_DAYS": "0", "DEPLOYED_HOSTING_RETENTION_DAYS": "30"},
         {"HOSTING_CONVERSATION_DAYS": "31", "DEPLOYED_HOSTING_CONVERSATION_DAYS": "30"},
-        {"DEPLOYED_CALLERS": "false"},
+        {"DEPLOYED_HOSTING_API_KEYS": "false", "DEPLOYED_EASY_AUTH_CLIENT_ID": "false"},
+        {"DEPLOYED_HOSTING_API_KEYS": "false", "EASY_AUTH_CLIENT_ID": "an-id"},
     ],
     ids=str,
 )
@@ -260,7 +263,7 @@ def test_each_value_that_is_compared_is_an_output_and_the_parameter_has_its_name
     compared = set(re.findall(r"DEPLOYED_(\w+)", (HOOKS / "preprovision.sh").read_text()))
     assert compared == {name.removeprefix("DEPLOYED_") for name in DEPLOYED}
     assert {name for name in MAIN.outputs if name.startswith("DEPLOYED_")} == set(DEPLOYED)
-    assert compared - {"CALLERS"} <= set(INPUTS)
+    assert compared <= set(INPUTS)
 
 
 @pytest.fixture
@@ -355,12 +358,13 @@ def test_postdeploy_says_how_to_make_a_key_when_there_is_none(run: Run) -> None:
     assert "azd provision -e new\n" in done.stdout
 
 
-def test_postdeploy_does_not_ask_for_a_first_key_where_the_app_has_some(run: Run) -> None:
+@pytest.mark.parametrize("name", ["DEPLOYED_HOSTING_API_KEYS", "DEPLOYED_EASY_AUTH_CLIENT_ID"])
+def test_postdeploy_does_not_ask_for_a_first_key_where_somebody_may_call(run: Run, name: str) -> None:
     """Set from a machine without the list, it would replace all of it."""
-    done = run("postdeploy", SERVICE_API_URI="https://app.example", DEPLOYED_CALLERS="true")
+    done = run("postdeploy", SERVICE_API_URI="https://app.example", **{name: "true"})
     assert done.returncode == 0, done.stderr
     assert "https://app.example" in done.stdout
-    assert "HOSTING_API_KEYS" not in done.stdout
+    assert "hosting.keys" not in done.stdout
 
 
 @pytest.mark.parametrize("name", ["HOSTING_API_KEYS", "EASY_AUTH_CLIENT_ID"])
