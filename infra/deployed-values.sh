@@ -14,7 +14,8 @@ if [ -z "$deployment" ]; then
   exit 1
 fi
 echo "deployed-values: $deployment" >&2
-# What azd sets itself is left out.
+# What azd sets itself is left out. Between single quotation marks (u0027) azd takes a value as it stands: else it would look for
+# variables behind each $, and lose a quotation mark at the end.
 az deployment sub show -n "$deployment" --query properties.parameters -o json |
   jq -r --slurpfile file "$here/main.parameters.json" '
     . as $deployed
@@ -23,4 +24,5 @@ az deployment sub show -n "$deployment" --query properties.parameters -o json |
     | select($variable.name | test("^AZURE_(ENV_NAME|LOCATION|PRINCIPAL_ID|PRINCIPAL_TYPE)$") | not)
     | $deployed[.key].value
     | select(. != null and tostring != $variable.default)
-    | "\($variable.name)=\(tostring | @json)"'
+    | tostring
+    | "\($variable.name)=" + if contains("\u0027") then @json | gsub("\\$"; "\\$") else "\u0027\(.)\u0027" end'

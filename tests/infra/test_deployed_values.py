@@ -19,7 +19,7 @@ RECORD = {
     "separateHostAccount": {"type": "Bool", "value": False},
     "retentionDays": {"type": "Int", "value": 90},
     "streamHours": {"type": "Int", "value": "24"},
-    "extraSettings": {"type": "String", "value": 'A=1,B="two words"'},
+    "extraSettings": {"type": "String", "value": 'A=$ONE,B="two words"'},
     "goneSince": {"type": "String", "value": "x"},
 }
 
@@ -53,10 +53,16 @@ def test_it_prints_what_is_no_default_under_the_names_of_azds_environment(az: Pa
     done = run(az, "prod")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        'HOSTING_RETENTION_DAYS="90"',
-        r'EXTRA_SETTINGS="A=1,B=\"two words\""',
-        'VNET_ENABLED="true"',
+        "HOSTING_RETENTION_DAYS='90'",
+        "EXTRA_SETTINGS='A=$ONE,B=\"two words\"'",
+        "VNET_ENABLED='true'",
     ]
+
+
+def test_a_value_with_a_single_quotation_mark_stays_what_it_is(az: Path) -> None:
+    record = RECORD | {"extraSettings": {"type": "String", "value": "A=it's $ONE"}}
+    (az / "record").write_text(json.dumps(record))
+    assert 'EXTRA_SETTINGS="A=it\'s \\$ONE"' in run(az, "prod").stdout.splitlines()
 
 
 def test_it_asks_for_the_last_deployment_of_that_environment(az: Path) -> None:
