@@ -76,6 +76,7 @@ def test_production_comes_after_staging_has_been_tested() -> None:
     assert names[2:] == [
         "Somebody may call",
         "Sign in",
+        "Learn what is deployed",
         "Provision",
         "Say which version it is",
         "Deploy",
@@ -92,6 +93,15 @@ def test_a_pipeline_that_would_lock_everybody_out_stops(tmp_path: Path, given: d
     done = somebody_may_call(tmp_path, **given)
     assert done.returncode == code, done.stderr
     assert ("lock everybody out" in done.stdout) == bool(code)
+
+
+def test_what_is_deployed_is_known_before_it_is_provisioned() -> None:
+    """Else the hook preprovision, which compares the two, has nothing to compare with."""
+    runs = [str(step.get("run", "")) for step in workflow("deploy.yml")["jobs"]["deploy"]["steps"]]
+    refresh, provision = (
+        next(n for n, run in enumerate(runs) if run.startswith(f"azd {x}")) for x in ("env refresh", "provision")
+    )
+    assert refresh < provision
 
 
 def somebody_may_call(directory: Path, **given: str) -> subprocess.CompletedProcess[str]:
