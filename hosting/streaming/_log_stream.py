@@ -1,12 +1,12 @@
 """An `EventStream` over a Log and a Writer: payloads and cursors on the outside, numbered lines on the inside."""
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from hosting.streaming._codec import Codec
-from hosting.streaming._errors import StreamCorrupt, StreamCursorError
+from hosting.streaming._errors import StreamCorrupt, StreamCursorError, StreamFenced, StreamUnavailable
 from hosting.streaming._lines import MOST, Event, fits
 from hosting.streaming._log import Log
 from hosting.streaming._options import CursorFn
@@ -95,7 +95,9 @@ class LogStream:
         """See `EventStream.last_cursor`."""
         self.log.check()
         if not self.writer.idle:
-            await self.writer.flush()
+            # A writer that has failed stores no more, and the end is where the storage says, be it that of another writer.
+            with suppress(StreamFenced, StreamUnavailable):
+                await self.writer.flush()
         if self._rules.cursor_fn is None:
             return None
         if not self._rules.numbered:

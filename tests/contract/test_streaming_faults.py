@@ -97,6 +97,26 @@ async def test_a_storage_that_stays_away_fails_the_writer_and_a_take_over_goes_o
     assert await collect(again) == events(0, 1)
 
 
+@pytest.mark.parametrize("why", ["taken over", "storage was away"])
+async def test_a_writer_that_failed_while_it_closed_still_says_where_the_stream_ends(
+    account: Account, id: str, why: str
+) -> None:
+    """A follower beside it asks, to number the terminal event of a response that was cancelled elsewhere."""
+    faults = FaultyBlobs(account.blobs)
+    process = account.process(faults, slower(FAST, give_up_after=timedelta(milliseconds=60)))
+    stream = await process.get_or_create(id)
+    await emit_all(stream, 0)
+    await stream.flush()
+    if why == "taken over":
+        await (await account.process().take_over(id)).close()
+    faults.down = why == "storage was away"
+    await stream.emit({"n": 1, "text": "never stored"})
+    with pytest.raises(EventStreamError):
+        await stream.close()
+    faults.down = False
+    assert await stream.last_cursor() == 0
+
+
 async def test_a_short_outage_is_only_a_delay(account: Account, id: str) -> None:
     faults = FaultyBlobs(account.blobs)
     patient = slower(FAST, give_up_after=timedelta(seconds=30))
