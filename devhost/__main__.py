@@ -21,6 +21,13 @@ from devhost.options import Options, bind
 _DEFAULT_PORT = 7071
 
 
+def _port(given: str) -> int:
+    port = int(given)
+    if not 0 <= port <= 65535:  # the socket would take the rest of a division by 65536
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {port}")
+    return port
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m devhost",
@@ -29,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("app_dir", nargs="?", default=".", type=Path, metavar="APP_DIR", help="the app's folder (default: here)")
-    add("--port", type=int, help="port, 0 for any (default: Host.LocalHttpPort of local.settings.json, else 7071)")
+    add("--port", type=_port, help="port, 0 for any (default: Host.LocalHttpPort of local.settings.json, else 7071)")
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s, this machine only)")
     add("--workers", type=int, default=1, metavar="N", help="worker processes, taken in turn (default: %(default)s)")
     add(

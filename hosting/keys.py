@@ -113,7 +113,7 @@ ends it with 2, and nothing is printed on standard output.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line: exit code 0, or 2 for wrong words and for a list that is none."""
+    """The command line: exit code 0; 2 for wrong words and for a list that is none; 1 when the output can't be written."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -126,8 +126,14 @@ def main(arguments: list[str] | None = None) -> int:
                 _print_removed(_read_list(options.from_env), options.key_id)
             case _:
                 _print_list(_read_list(options.from_env))
+        sys.stdout.flush()
     except ValueError as error:  # ConfigurationError is one
         parser.error(str(error))
+    except OSError as error:
+        # A pipe that nobody reads, a full disk. What Python still has to say at its end goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"error: the output could not be written: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -162,7 +168,7 @@ def _parser() -> argparse.ArgumentParser:
 def _print_new(tenant: str, user: str | None) -> None:
     key, kept = mint_key(tenant, user)
     print(f"Key (give it to the client, it is not shown again):\n  {key}\n")
-    print(f"Entry (append it to the app setting HOSTING_API_KEYS, separated by a comma):\n  {kept.entry}")
+    print(f"Entry (for HOSTING_API_KEYS; `add` puts it into a list that there is already):\n  {kept.entry}")
 
 
 def _print_added(known: dict[str, ApiKey], tenant: str, user: str | None, *, first: bool) -> None:
@@ -174,6 +180,7 @@ def _print_added(known: dict[str, ApiKey], tenant: str, user: str | None, *, fir
         )
     key, kept = mint_key(tenant, user)
     _print_setting([*known.values(), kept])
+    sys.stdout.flush()  # a key whose entry could not be written is good for nothing: it is not shown
     print(f"Key {kept.key_id} (give it to the client, it is not shown again):\n  {key}", file=sys.stderr)
 
 

@@ -79,6 +79,12 @@ async def resume_scope(account: Account, scope: str) -> int:
     """Let them in again."""
     gone = await resume(account.store, scope)
     print(f"{scope} {'is let in again' if gone else 'was not suspended'}")
+    if gone:
+        _say(f"in {account.name}. Processes go by it within HOSTING_SUSPENDED_SECONDS (30)")
+    else:
+        _say(
+            f"in {account.name}. If that surprises you: `suspended` shows who is, and the digest of another name is another"
+        )
     return 0
 
 

@@ -97,15 +97,13 @@ def _events_wanted(request: Request) -> tuple[bool, int]:
     check_query_include(query)
     query_flag(query, "include_obfuscation")  # deltas are never padded
     stream = query_flag(query, "stream")
-    after = _number(query.get("starting_after", [""])[-1])
-    if after is None and stream:  # else the header belongs to nothing
-        after = _number(request.headers.get("last-event-id", ""))
+    after = _number(query["starting_after"][-1], "starting_after") if "starting_after" in query else None
+    if after is None and stream and (header := request.headers.get("last-event-id")):  # else it belongs to nothing
+        after = _number(header, "Last-Event-ID")
     return stream, -1 if after is None else after
 
 
-def _number(given: str) -> int | None:
-    if not given:
-        return None
+def _number(given: str, name: str) -> int:
     if not (given.isascii() and given.isdigit() and len(given) <= 12):
-        raise ApiError.invalid_value("starting_after", "Invalid 'starting_after': expected an integer of at least 0.")
+        raise ApiError.invalid_value(name, f"Invalid '{name}': expected an integer from 0 to 999999999999.")
     return int(given)

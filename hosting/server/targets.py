@@ -28,7 +28,8 @@ class Targets:
     """`hosted` is one of them, which answers whatever `model` a request names; several by name, of which the first is the
     default and others are unknown; or None for an app with a handler.
 
-    Raises ValueError for a mapping that is empty or names something else than agents and workflows.
+    Raises ValueError for a mapping that is empty or has other names than texts, and TypeError for what is no AgentState or
+    WorkflowState: a bare agent, or the function that makes it.
     """
 
     def __init__(
@@ -43,6 +44,12 @@ class Targets:
                 raise ValueError("name at least one agent: agent_app({'name': AgentState(...)})")
             if model not in self._hosted:
                 model = next(iter(self._hosted))
+        for state in self._hosted.values() if isinstance(hosted, Mapping) else (hosted,):
+            if state is not None and not isinstance(state, AgentState | WorkflowState):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(
+                    "agent_app takes AgentState(create_agent), WorkflowState(create_workflow), or several of them by name; "
+                    f"not {type(state).__name__}"
+                )
         self.default = model
         """The name that counts when a request names none."""
         self._handler: ResponseHandler | None = None

@@ -207,3 +207,10 @@ def test_reload_keeps_the_last_version_that_loads(app: App):
         with urlopen(f"{host.base_url}/api/moved", timeout=30) as response:
             assert response.read() == b"only text"
         assert "ended with code" not in host.logs
+
+
+@pytest.mark.parametrize("port", ["99999", "-1", "abc"])
+def test_a_port_that_is_none_is_refused(port: str) -> None:
+    done = devhost(".", "--port", port)
+    assert done.returncode == 2
+    assert "--port" in done.stderr

@@ -4,6 +4,7 @@ import io
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -166,3 +167,15 @@ def test_as_a_program_it_reads_a_pipe_and_ends_with_2_for_bytes_that_are_no_text
     done = subprocess.run(command, cwd=ROOT, input=b"\xff\xfec\x00", capture_output=True, timeout=60, env=env)
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [["new", "contoso"], ["add", "contoso"], ["list"]])
+def test_output_that_can_not_be_written_is_an_error_and_shows_no_key(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "hosting.keys", *words]
+        done = subprocess.run(
+            command, cwd=ROOT, input=SETTING.encode(), stdout=full, stderr=subprocess.PIPE, timeout=60
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"error: the output could not be written")
+    assert b"sk-" not in done.stderr

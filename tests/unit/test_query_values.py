@@ -105,12 +105,19 @@ def test_a_repeated_boolean_counts_as_its_last_value() -> None:
         query_flag({"stream": ["true", "maybe"]}, "stream")
 
 
-@pytest.mark.parametrize("value", ["-1", "1.5", "x", "9" * 5_000, "٣"])
+@pytest.mark.parametrize("value", ["", "-1", "1.5", "x", "9" * 5_000, "٣"])
 async def test_a_wrong_starting_after_is_a_400_also_without_a_stream(world: Secured, value: str) -> None:
     made = await world.victim.create("hi")
     answer = await ask(world, ONE, {"starting_after": [value]}, response_id=made["id"])
     assert (answer.status, answer.error["param"]) == (400, "starting_after")
     assert len(answer.body) < 500
+
+
+async def test_a_wrong_last_event_id_is_called_by_its_name(world: Secured) -> None:
+    made = await world.victim.create("hi")
+    query, headers = {"stream": ["true"]}, {"last-event-id": "x"}
+    answer = await world.victim.send("GET", ONE, path={"response_id": made["id"]}, query=query, headers=headers)
+    assert (answer.status, answer.error["param"]) == (400, "Last-Event-ID")
 
 
 async def test_the_header_of_a_stream_does_not_matter_without_one(world: Secured) -> None:
