@@ -94,10 +94,14 @@ def register_tasks(
         engine = current_engine()
         try:
             await scan(engine)
-            if marked:
-                await mark_scanned(engine.store, engine.clock.now())
         except StorageError as error:  # the next tick looks again
             _log.warning("the recovery scan could not read its index: %r", error)
+            return
+        try:
+            if marked:
+                await mark_scanned(engine.store, engine.clock.now())
+        except StorageError as error:  # at worst a process that serves requests scans once more
+            _log.warning("the recovery scan has ended, and that could not be noted: %r", error)
 
     shutdown.add(stop)
     app.function_name(ORCHESTRATOR)(app.orchestration_trigger(context_name="context")(_orchestrate))
