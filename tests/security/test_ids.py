@@ -134,7 +134,7 @@ async def test_a_position_in_a_stream_is_a_number_or_an_error(after: str, as_hea
             headers={"last-event-id": after} if as_header else {},
         )
         assert answer.status == 400
-        assert answer.error["param"] == "starting_after"
+        assert answer.error["param"] == ("Last-Event-ID" if as_header else "starting_after")
 
 
 async def test_a_position_behind_the_end_is_an_empty_stream_and_no_wait() -> None:

@@ -146,15 +146,15 @@ HOSTILE = [
 @pytest.mark.parametrize("position", HOSTILE)
 async def test_a_position_that_is_no_number_is_a_400_and_takes_no_place(world: Secured, position: str) -> None:
     mine = await running(world, world.attacker)
-    for query, headers in (
-        ({"stream": ["true"], "starting_after": [position]}, {}),
-        ({"stream": ["true"]}, {"last-event-id": position}),
-        ({"stream": ["true"], "starting_after": ["1", position]}, {"last-event-id": "1"}),
+    for query, headers, named in (
+        ({"stream": ["true"], "starting_after": [position]}, {}, "starting_after"),
+        ({"stream": ["true"]}, {"last-event-id": position}, "Last-Event-ID"),
+        ({"stream": ["true"], "starting_after": ["1", position]}, {"last-event-id": "1"}, "starting_after"),
     ):
         answer = await _get(world, world.attacker, mine, query, headers)
         assert answer.status == 400
         assert isinstance(answer.body, bytes)
-        assert json.loads(answer.body)["error"]["param"] == "starting_after"
+        assert json.loads(answer.body)["error"]["param"] == named
         assert len(answer.body) < 1_000
     assert taken(world) == 0
 
