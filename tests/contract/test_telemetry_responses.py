@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from demo_agent import create_demo_chat_client
 from hosting.responses.builders import TextResponse
 from hosting.state import AgentState, TableHistoryProvider
-from tests.server_world import serve
+from tests.server_world import serve, until
 from tests.telemetry_recorder import Recorder, recorder
 
 __all__ = ["recorder"]
@@ -57,6 +57,7 @@ async def test_a_background_turn_is_one_trace_through_its_task(recorder: Recorde
     async with serve(hosted=AgentState(demo)) as world:
         made = await world.create("hi", background=True)
         await world.ended(made["id"])
+        await until(lambda: len(recorder.named("task hosting.response")) == 1)
     invoked = recorder.span("invoke_agent helper")
     names = ["POST /v1/responses", "task hosting.response", "turn helper", "invoke_agent helper"]
     assert path(recorder, invoked) == names
@@ -70,6 +71,9 @@ async def test_a_run_that_goes_on_in_another_process_stays_in_the_trace_of_its_r
         await world.kill()
         await world.restart()
         await world.ended(made["id"])
+        await until(
+            lambda: len(recorder.named("task hosting.response")) == 2
+        )  # a span ends after what it stored is seen
     attempts = recorder.named("task hosting.response")
     request = recorder.named("POST /v1/responses")[0]
     assert [(span.attributes or {})["hosting.task.recoveries"] for span in attempts] == [0, 1]
@@ -89,6 +93,7 @@ async def test_nothing_that_anybody_says_is_recorded(recorder: Recorder, caplog:
         await world.create("my SECRET is [[raise]]")
         made = await world.create("my SECRET", background=True, metadata={"SECRET": "SECRET"})
         await world.ended(made["id"])
+        await until(lambda: len(recorder.named("task hosting.response")) == 1)
     assert recorder.point("hosting.turn.duration", hosting__turn__status="failed").count == 1
     assert "SECRET" not in recorder.everything()
     assert "SECRET" not in caplog.text
@@ -122,4 +127,5 @@ async def test_the_hook_is_called_once_for_each_create_request(recorder: Recorde
         made = await world.create("hi", background=background)
         if background:
             await world.ended(made["id"])
+            await until(lambda: len(hook.calls) == 2)
     assert hook.calls == [("start", made["id"], None), ("end", made["id"], None)]
