@@ -57,8 +57,7 @@ _PATIENCE = 60.0
 
 async def follow_response(turns: Turns, stored: StoredResponse, after: int, keep_alive_seconds: float) -> Response:
     """The events after number `after`, as an answer. Raises ApiError when they have expired, and when storage is away."""
-    with use_scope(turns.scope):
-        stream = await _stream_of(stored)
+    stream = await _stream_of(turns, stored)
     return _events(follow(turns, stored, stream, after), keep_alive_seconds)
 
 
@@ -66,8 +65,7 @@ async def follow_accepted(turns: Turns, stored: StoredResponse, keep_alive_secon
     """All events of a response that has just been accepted, as an answer. It runs whatever becomes of its stream: so a client
     is not told to ask again, which would run it twice, but is kept waiting for the stream."""
     try:
-        with use_scope(turns.scope):
-            stream = await _stream_of(stored)
+        stream = await _stream_of(turns, stored)
     except ApiError:
         return _events(_follow_later(turns, stored), keep_alive_seconds)
     return _events(follow(turns, stored, stream), keep_alive_seconds)
@@ -84,8 +82,7 @@ async def _follow_later(turns: Turns, stored: StoredResponse) -> AsyncIterator[l
     give_up, last, pause = loop.time() + _PATIENCE, opening[-1]["sequence_number"], _FINAL_PAUSE
     while True:
         try:
-            with use_scope(turns.scope):
-                stream = await _stream_of(stored)
+            stream = await _stream_of(turns, stored)
         except ApiError as error:
             if loop.time() > give_up or current_engine().shutdown.is_set():
                 yield [error_event(error, sequence_number=last)]
@@ -100,13 +97,14 @@ async def _follow_later(turns: Turns, stored: StoredResponse) -> AsyncIterator[l
         return
 
 
-async def _stream_of(stored: StoredResponse) -> EventStream | None:
-    """The stream; None when the response ended without one."""
+async def _stream_of(turns: Turns, stored: StoredResponse) -> EventStream | None:
+    """The stream; None when the response ended without one. Raises ApiError."""
     identifier = stored.response["id"]
     try:
-        if stored.running:  # it may not have begun
-            return await streams.get_or_create(identifier)
-        return await streams.get(identifier)
+        with use_scope(turns.scope):
+            if stored.running:  # it may not have begun
+                return await streams.get_or_create(identifier)
+            return await streams.get(identifier)
     except EventStreamNotFoundError:
         if stored.response["status"] in ("completed", "incomplete"):
             raise ApiError.not_streamable("expired") from None
@@ -135,11 +133,13 @@ async def follow(
                     if events:
                         last = events[-1]["sequence_number"]
                     yield events
-        row, pause = _Row(turns, identifier, ending=True), _FINAL_PAUSE
-        while not await row.ended():
+        row, pause = _Row(turns, identifier), _FINAL_PAUSE
+        ended = await row.ended(likely=True)
+        while not ended:
             yield []
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
+            ended = await row.ended()
         ending = None if row.found is None else await _ending(stream, row.found)
     except (EventStreamError, StorageError) as error:
         stopping = current_engine().shutdown.is_set()  # then nothing is wrong: the client goes on at another process
@@ -229,32 +229,28 @@ async def _stream_events(turns: Turns, identifier: str, stream: EventStream, aft
 class _Row:
     """Looks at the response row; not being able to for a while is no reason to end.
 
-    While the response runs, a look is for its status alone: its input may be megabytes. With `ending` the response is expected
-    to be final, and read whole at once.
+    While the response runs, a look is for its status alone: its input may be megabytes.
     """
 
-    def __init__(self, turns: Turns, identifier: str, *, ending: bool = False) -> None:
+    def __init__(self, turns: Turns, identifier: str) -> None:
         self._turns, self._identifier = turns, identifier
-        self._whole = ending
         self._silent_since: float | None = None
         self.found: StoredResponse | None = None
 
-    async def ended(self) -> bool:
-        """Whether the response is final or deleted. Raises StorageError."""
+    async def ended(self, *, likely: bool = False) -> bool:
+        """Whether the response is final or deleted; `found` is it then. Where that is `likely`, it is read whole at once.
+        Raises StorageError."""
         now = asyncio.get_running_loop().time()
         try:
-            if not self._whole and await self._turns.status(self._identifier) in RUNNING:
-                self._silent_since = None
-                return False
-            self.found = await self._turns.response(self._identifier)
+            running = not likely and await self._turns.status(self._identifier) in RUNNING
+            self.found = None if running else await self._turns.response(self._identifier)
         except StorageUnavailable:
             self._silent_since = now if self._silent_since is None else self._silent_since
             if now - self._silent_since > _PATIENCE:
                 raise
             return False
         self._silent_since = None
-        self._whole = False
-        return self.found is None or not self.found.running
+        return not running and (self.found is None or not self.found.running)
 
 
 async def _ending(stream: EventStream | None, final: StoredResponse) -> Event:

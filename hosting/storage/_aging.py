@@ -7,10 +7,9 @@ from functools import partial
 from hosting.gather import gather_at_most
 
 from ._append_blobs import BlobInfo
-from ._errors import CorruptValue
 from ._seams import DatedRow, Older, Page
 from ._store import Store
-from ._values import FIELDS, SPILLED, Scalar, decode_fields, decode_refs, outer_etag
+from ._values import FIELDS, SPILLED, Scalar, decode_refs, outer_etag, readable_fields
 
 __all__ = ["AgedEntity", "Aging"]
 
@@ -78,10 +77,5 @@ class Aging:
 
 def _entity(row: DatedRow) -> AgedEntity:
     raw = row.raw
-    try:
-        fields = decode_fields(raw.properties.get(FIELDS, "{}"), raw.row)
-    except CorruptValue:
-        fields = {}
-    return AgedEntity(
-        raw.partition, raw.row, outer_etag(raw.etag, spilled=SPILLED in raw.properties), fields, row.written
-    )
+    etag = outer_etag(raw.etag, spilled=SPILLED in raw.properties)
+    return AgedEntity(raw.partition, raw.row, etag, readable_fields(raw.properties, raw.row), row.written)

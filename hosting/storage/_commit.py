@@ -177,7 +177,11 @@ class Commit:
         attempt = secrets.token_hex(6)
         copies = {name: f"{name.rpartition('-')[0]}-{attempt}" for name in self._own}
         self._first_own, self._own = tuple(self._own), {copies[name]: data for name, data in self._own.items()}
-        await self._write_blobs()
+        try:
+            await self._write_blobs()
+        except StorageError:
+            await self._discard(self._own)  # nothing refers to the copies, which is not known of the first ones
+            raise
         return [_renamed(operation, copies) for operation in raw]
 
     async def _read_back(self, conflicting: str) -> dict[str, str] | None:

@@ -25,6 +25,7 @@ from ._values import (
     decode_refs,
     inline_texts,
     outer_etag,
+    readable_fields,
 )
 
 __all__ = ["Entity", "Store"]
@@ -113,16 +114,26 @@ class Store:
         """As `query` without documents, for rows that many depend on: a broken one hides no other. Its `fields` are empty when
         they can't be decoded, and its etag removes it."""
         rows = await self._tables.query(partition, first, last, columns_of(()), limit)
-        return [_sturdy(raw) for raw in rows]
+        return [
+            Entity(
+                raw.partition,
+                raw.row,
+                outer_etag(raw.etag, spilled=SPILLED in raw.properties),
+                readable_fields(raw.properties, raw.row),
+                {},
+            )
+            for raw in rows
+        ]
 
     async def commit(
         self, partition: str, operations: Sequence[Operation], *, token: str | None = None
     ) -> dict[str, str]:
         """Apply all operations in one atomic transaction; returns the etag of each row written.
 
-        One table write; besides that a blob write per spilled document before it, one small parallel read for each
-        Put, each Delete without etag and each replaced or deleted version that had spilled documents, and the removal
-        of their blobs after it.
+        One table write; besides that a blob write per spilled document before it (of a Replace: per one that has changed),
+        one small read for each Put, each Delete without etag and each replaced or deleted version that had spilled documents,
+        and the removal of blobs that nothing refers to after it. The reads are beside the blob writes, or before them where
+        they may spare some.
 
         `token` names the transaction (one token, one transaction: not an owner, not a generation). It is stored with
         the rows. When a condition fails, one row is read to see whether the transaction was applied before, by an
@@ -176,14 +187,6 @@ class Store:
     async def _read(self, ref: BlobRef) -> bytes | None:
         async with self._blob_slots:
             return await self._blobs.get(ref.name)
-
-
-def _sturdy(raw: RawEntity) -> Entity:
-    try:
-        fields = decode_fields(raw.properties.get(FIELDS, "{}"), raw.row)
-    except CorruptValue:
-        fields = {}
-    return Entity(raw.partition, raw.row, outer_etag(raw.etag, spilled=SPILLED in raw.properties), fields, {})
 
 
 def _spilled(raw: RawEntity, documents: Collection[str] | None) -> dict[str, BlobRef]:

@@ -43,6 +43,7 @@ __all__ = [
     "inline_texts",
     "inner_etag",
     "outer_etag",
+    "readable_fields",
 ]
 
 type Scalar = str | int | float | bool | datetime
@@ -165,6 +166,15 @@ def decode_fields(text: str, row: str) -> dict[str, Scalar]:
         return {name: _decode_scalar(value) for name, value in cast("dict[str, Any]", json.loads(text)).items()}
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise CorruptValue(f"the fields of row {row!r} can't be decoded: {error}") from error
+
+
+def readable_fields(properties: Mapping[str, str], row: str) -> dict[str, Scalar]:
+    """The scalars of a row, or none when they can't be decoded: for what many rows are read for, and a broken one hides no
+    other and stays deletable."""
+    try:
+        return decode_fields(properties.get(FIELDS, "{}"), row)
+    except CorruptValue:
+        return {}
 
 
 def _decode_scalar(value: Any) -> Scalar:
