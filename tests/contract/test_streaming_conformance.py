@@ -32,7 +32,9 @@ def streams(kit: Kit) -> StreamRegistry:
 
 def only(streams: StreamRegistry, capability: str) -> None:
     if not getattr(streams.capabilities, capability):
-        pytest.skip(f"not {capability}")
+        pytest.skip(
+            f"this backing says in its capabilities that it has no {capability}: docs/streaming.md has the table of them"
+        )
 
 
 async def test_streams_are_event_streams(streams: StreamRegistry) -> None:

@@ -79,18 +79,10 @@ async def test_a_reader_that_comes_back_gets_the_end_of_a_run_that_did_not_wait_
         assert rest.endswith("data: [DONE]\n\n")
 
 
-async def test_a_turn_that_is_stored_as_cancelled_is_stored_also_when_the_process_stops_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def slow_commits(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
+    """Turns whose commit has begun when the first event is set, and goes on when the second one is. Handlers end at once."""
     monkeypatch.setattr(handler_answer, "_WIND_DOWN", 0.01)
-    entered: list[str] = []
-    committing, go_on, gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def handler(request: Any, context: Any, signal: Any) -> AsyncIterator[Event]:
-        yield ResponseEventStream(response_id=context.response_id, request=request).emit_created()
-        entered.append(context.response_id)
-        await asyncio.Event().wait()
-
+    committing, go_on = asyncio.Event(), asyncio.Event()
     commit = Turns.commit
 
     async def slow(self: Turns, *given: Any) -> None:
@@ -99,6 +91,21 @@ async def test_a_turn_that_is_stored_as_cancelled_is_stored_also_when_the_proces
         await commit(self, *given)
 
     monkeypatch.setattr(Turns, "commit", slow)
+    return committing, go_on
+
+
+async def test_a_turn_that_is_stored_as_cancelled_is_stored_also_when_the_process_stops_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entered: list[str] = []
+    committing, go_on = slow_commits(monkeypatch)
+    gone = asyncio.Event()
+
+    async def handler(request: Any, context: Any, signal: Any) -> AsyncIterator[Event]:
+        yield ResponseEventStream(response_id=context.response_id, request=request).emit_created()
+        entered.append(context.response_id)
+        await asyncio.Event().wait()
+
     async with serve(handler) as world:
         asked = asyncio.create_task(world.post("hi", disconnected=gone.wait))
         await until(lambda: bool(entered))
@@ -115,9 +122,9 @@ async def test_a_turn_that_is_stored_as_cancelled_is_stored_also_when_the_proces
 async def test_a_complete_turn_is_stored_although_its_client_goes_and_then_the_process_stops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(handler_answer, "_WIND_DOWN", 0.01)
-    committing, go_on, gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
     made: list[str] = []
+    committing, go_on = slow_commits(monkeypatch)
+    gone = asyncio.Event()
 
     async def handler(request: Any, context: Any, signal: Any) -> AsyncIterator[Event]:
         made.append(context.response_id)
@@ -125,14 +132,6 @@ async def test_a_complete_turn_is_stored_although_its_client_goes_and_then_the_p
         yield stream.emit_created()
         yield stream.emit_completed()
 
-    commit = Turns.commit
-
-    async def slow(self: Turns, *given: Any) -> None:
-        committing.set()
-        await go_on.wait()
-        await commit(self, *given)
-
-    monkeypatch.setattr(Turns, "commit", slow)
     async with serve(handler) as world:
         asked = asyncio.create_task(world.post("hi", disconnected=gone.wait))
         await committing.wait()
