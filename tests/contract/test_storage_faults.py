@@ -1,7 +1,6 @@
 """What holds when calls fail: before they were applied, after, or both. Over both twins, with a seam that breaks."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -10,82 +9,20 @@ from hosting.storage import (
     Delete,
     Insert,
     Put,
-    RawEntity,
     RawOperation,
     Replace,
     RowChanged,
     RowExists,
     RowMissing,
     StorageDenied,
-    StorageError,
     StorageUnavailable,
     Store,
-    Tables,
 )
 from hosting.storage import _commit as commit_module
+from tests.contract.storage_faulty import FaultyBlobs, FaultyTables
 from tests.contract.storage_twins import TWINS, Twin, fresh, open_twin
 
 LARGE = "x" * 400_000
-
-
-class FaultyTables:
-    """Tables whose next transactions go wrong as `before` and `after` say, in order; None lets one pass."""
-
-    def __init__(self, inner: Tables) -> None:
-        self.inner = inner
-        self.before: list[StorageError | None] = []
-        self.after: list[StorageError | None] = []
-        self.transactions = 0
-
-    async def get(self, partition: str, row: str, select: Sequence[str] | None = None) -> RawEntity | None:
-        return await self.inner.get(partition, row, select)
-
-    async def query(
-        self, partition: str, first: str, last: str, select: Sequence[str] | None = None, limit: int | None = None
-    ) -> list[RawEntity]:
-        return await self.inner.query(partition, first, last, select, limit)
-
-    async def transact(self, partition: str, operations: Sequence[RawOperation]) -> list[str]:
-        self.transactions += 1
-        if self.before and (error := self.before.pop(0)):
-            raise error
-        etags = await self.inner.transact(partition, operations)
-        if self.after and (error := self.after.pop(0)):
-            raise error
-        return etags
-
-    async def close(self) -> None:
-        await self.inner.close()
-
-
-class FaultyBlobs:
-    """Blobs whose n-th put, and whose deletes, fail."""
-
-    def __init__(self, inner: Blobs) -> None:
-        self.inner = inner
-        self.failing_puts: set[int] = set()
-        self.failing_deletes = False
-        self.puts = 0
-
-    async def put(self, name: str, data: bytes) -> None:
-        self.puts += 1
-        if self.puts in self.failing_puts:
-            raise StorageUnavailable("put")
-        await self.inner.put(name, data)
-
-    async def get(self, name: str) -> bytes | None:
-        return await self.inner.get(name)
-
-    async def delete(self, name: str) -> bool:
-        if self.failing_deletes:
-            raise StorageUnavailable("delete")
-        return await self.inner.delete(name)
-
-    async def list(self, prefix: str) -> list[str]:
-        return await self.inner.list(prefix)
-
-    async def close(self) -> None:
-        await self.inner.close()
 
 
 @pytest.fixture(params=TWINS)
@@ -158,84 +95,6 @@ async def test_replace_and_delete_that_were_applied_but_timed_out_are_a_success(
     [entity] = await store.query(partition, "", "~")
     assert (entity.fields, entity.documents) == ({"n": 2}, {"doc": LARGE})
     assert etags == {"a": entity.etag}
-
-
-async def test_old_blobs_of_a_replaced_version_go_also_when_the_answer_was_lost(
-    store: Store, tables: FaultyTables, blobs: FaultyBlobs, partition: str
-) -> None:
-    old = await store.commit(partition, [Insert("a", {}, {"doc": LARGE})])
-    tables.after = [StorageUnavailable("timeout")]
-    await store.commit(partition, [Replace("a", {}, {"doc": LARGE}, old["a"])])
-    assert len(await blobs_of(blobs, partition)) == 1
-    assert (await store.query(partition, "", "~"))[0].documents == {"doc": LARGE}
-
-
-async def test_lost_answer_then_a_successor_that_keeps_our_blob_leaves_it_there(
-    store: Store, twin: Twin, partition: str
-) -> None:
-    # Applied, the answer lost, and before the repetition someone replaces our version and goes on using its blob.
-    class Succeeded(FaultyTables):
-        async def transact(self, partition: str, operations: Sequence[RawOperation]) -> list[str]:
-            if self.transactions == 1:
-                ours = await store.get(partition, "a")
-                assert ours is not None
-                await twin.store.commit(partition, [Replace("a", {"n": 2}, {"doc": LARGE}, ours.etag)])
-            return await super().transact(partition, operations)
-
-    succeeded = Succeeded(twin.tables)
-    succeeded.after = [StorageUnavailable("timeout")]
-    with pytest.raises(RowExists):  # nothing tells any more that it was ours
-        await Store(succeeded, twin.blobs).commit(partition, [Insert("a", {"n": 1}, {"doc": LARGE})])
-    entity = await store.get(partition, "a")
-    assert entity is not None
-    assert (entity.fields, entity.documents) == ({"n": 2}, {"doc": LARGE})
-    assert len(await blobs_of(twin.blobs, partition)) == 1
-
-
-@pytest.mark.parametrize("kind", ["insert", "put"])
-async def test_what_is_written_again_after_a_lost_answer_has_blobs_of_its_own(
-    twin: Twin, partition: str, kind: str
-) -> None:
-    """Applied, the answer lost, and before the repetition someone deletes or replaces it, and its blobs with it."""
-    store = twin.store
-
-    class Meddling(FaultyTables):
-        async def transact(self, partition: str, operations: Sequence[RawOperation]) -> list[str]:
-            if self.transactions == 1 and kind == "insert":
-                await store.delete_range(partition, "", "~")
-            elif self.transactions == 1:
-                await store.commit(partition, [Put("a", {}, {"doc": LARGE + "!"})])
-            return await super().transact(partition, operations)
-
-    meddling = Meddling(twin.tables)
-    meddling.after = [StorageUnavailable("timeout")]
-    written = Insert("a", {}, {"doc": LARGE}) if kind == "insert" else Put("a", {}, {"doc": LARGE})
-    await Store(meddling, twin.blobs).commit(partition, [written])
-    entity = await store.get(partition, "a")
-    assert entity is not None
-    assert entity.documents == {"doc": LARGE}
-
-
-async def test_a_repetition_leaves_one_copy_of_its_blobs(
-    store: Store, tables: FaultyTables, blobs: FaultyBlobs, partition: str
-) -> None:
-    for which in ("before", "after"):  # not applied, or applied and unanswered
-        setattr(tables, which, [StorageUnavailable("timeout")])
-        await store.commit(partition, [Insert(which, {}, {"doc": LARGE}), Insert(f"{which} too")])
-    assert len(await blobs_of(blobs, partition)) == 2
-    assert [row.documents for row in await store.query(partition, "", "~") if row.documents] == [{"doc": LARGE}] * 2
-
-
-async def test_of_two_successors_the_one_that_loses_takes_no_blob_from_the_other(store: Store, partition: str) -> None:
-    old = await store.commit(partition, [Insert("a", {"n": 0}, {"doc": LARGE})])
-    operations = [Replace("a", {"n": n}, {"doc": LARGE}, old["a"]) for n in (1, 2)]
-    results = await asyncio.gather(
-        *(store.commit(partition, [operation]) for operation in operations), return_exceptions=True
-    )
-    assert sorted(type(result).__name__ for result in results) == ["RowChanged", "dict"]
-    entity = await store.get(partition, "a")
-    assert entity is not None
-    assert entity.documents == {"doc": LARGE}
 
 
 async def test_when_both_answers_are_lost_it_is_unavailable_and_the_blobs_stay(
@@ -406,83 +265,3 @@ async def test_failed_blob_means_no_transaction_and_no_blob_left(
         await store.commit(partition, [Insert("a", {}, {"one": LARGE, "two": LARGE, "three": LARGE})])
     assert tables.transactions == 0
     assert await blobs_of(blobs, partition) == []
-
-
-# A reader between two writes
-
-
-class Overtaken(FaultyTables):
-    """Tables where something happens right after the first read of a row or range."""
-
-    def __init__(self, inner: Tables, happens: Callable[[], Awaitable[object]]) -> None:
-        super().__init__(inner)
-        self._happens: Callable[[], Awaitable[object]] | None = happens
-
-    async def get(self, partition: str, row: str, select: Sequence[str] | None = None) -> RawEntity | None:
-        found = await super().get(partition, row, select)
-        await self._once()
-        return found
-
-    async def query(
-        self, partition: str, first: str, last: str, select: Sequence[str] | None = None, limit: int | None = None
-    ) -> list[RawEntity]:
-        found = await super().query(partition, first, last, select, limit)
-        await self._once()
-        return found
-
-    async def _once(self) -> None:
-        happens, self._happens = self._happens, None
-        if happens:
-            await happens()
-
-
-async def test_reader_of_a_version_whose_blobs_are_gone_gets_the_next_version(twin: Twin, partition: str) -> None:
-    await twin.store.commit(partition, [Insert(row, {"n": 1}, {"doc": [1, LARGE]}) for row in "ab"])
-    for n in (2, 3):
-        overtaken = Overtaken(
-            twin.tables,
-            lambda n=n: twin.store.commit(partition, [Put(row, {"n": n}, {"doc": [n, LARGE]}) for row in "ab"]),
-        )
-        reader = Store(overtaken, twin.blobs)
-        found = [await reader.get(partition, "a")] if n == 2 else await reader.query(partition, "", "~")
-        assert [(entity.fields, entity.documents) for entity in found if entity] == [
-            ({"n": n}, {"doc": [n, LARGE]})
-        ] * len(found)
-
-
-async def test_reader_of_a_version_that_is_deleted_meanwhile_finds_nothing(twin: Twin, partition: str) -> None:
-    await twin.store.commit(partition, [Insert(row, {}, {"doc": LARGE}) for row in "abc"])
-    reader = Store(Overtaken(twin.tables, lambda: twin.store.commit(partition, [Delete("a")])), twin.blobs)
-    assert await reader.get(partition, "a") is None
-    reader = Store(Overtaken(twin.tables, lambda: twin.store.commit(partition, [Delete("b")])), twin.blobs)
-    assert [entity.row for entity in await reader.query(partition, "", "~")] == ["c"]
-
-
-# Tidying up is best effort
-
-
-async def test_clean_up_that_fails_does_not_fail_the_commit(
-    store: Store, blobs: FaultyBlobs, partition: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    etags = await store.commit(partition, [Insert("a", {}, {"doc": LARGE})])
-    blobs.failing_deletes = True
-    await store.commit(partition, [Replace("a", {"n": 2}, {}, etags["a"])])
-    assert await fields_of(store, partition, "a") == {"n": 2}
-    assert "is left behind" in caplog.text
-
-
-async def test_clean_up_that_fails_does_not_hide_the_conflict(store: Store, blobs: FaultyBlobs, partition: str) -> None:
-    await store.commit(partition, [Insert("a")])
-    blobs.failing_deletes = True
-    with pytest.raises(RowExists):
-        await store.commit(partition, [Insert("a", {}, {"doc": LARGE})])
-
-
-async def test_row_with_broken_references_can_be_overwritten_and_deleted(
-    store: Store, twin: Twin, partition: str
-) -> None:
-    for row in "ab":
-        await twin.tables.transact(partition, [RawOperation("insert", row, {"spilled": "no json"})])
-    await store.commit(partition, [Put("a", {"n": 1}), Delete("b")])
-    assert await fields_of(store, partition, "a") == {"n": 1}
-    assert await store.get(partition, "b") is None
