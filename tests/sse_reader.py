@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, cast
 
-__all__ = ["Json", "Reader", "until"]
+__all__ = ["Json", "Reader", "assembled", "until"]
 
 type Json = dict[str, Any]
 
@@ -22,6 +22,17 @@ async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float 
             return
         assert loop.time() < deadline, "it did not become true in time"
         await asyncio.sleep(0.002)
+
+
+def assembled(events: list[Json]) -> list[Json]:
+    """What a client has that starts over at each further `response.in_progress`."""
+    items: dict[int, Json] = {}
+    for event in events:
+        if event["type"] == "response.in_progress":
+            items = dict(enumerate(event["response"]["output"]))
+        elif event["type"] == "response.output_item.done":
+            items[event["output_index"]] = event["item"]
+    return [items[index] for index in sorted(items)]
 
 
 class Reader:

@@ -15,6 +15,7 @@ from hosting.tasks._rows import INDEX_PARTITIONS
 from tests.crash.cut_client import Client
 from tests.crash.cut_points import Account
 from tests.server_world import FINAL, Json
+from tests.sse_reader import assembled
 from tests.unit.handler_runs import check_wire
 
 __all__ = ["SCOPE", "at_rest", "audit", "heard", "items_of", "retained"]
@@ -97,7 +98,7 @@ async def _check_response(client: Client, identifier: str) -> Json:
         assert events[-1]["type"] == f"response.{terminal}"
         assert events[-1]["response"] == response, "the last event is not what is stored"
         if response["status"] == "completed":
-            assert _assembled(events) == response["output"], "the events don't say what is stored"
+            assert assembled(events) == response["output"], "the events don't say what is stored"
     return response
 
 
@@ -114,17 +115,6 @@ async def _all_events(client: Client, identifier: str) -> list[Json]:
     terminal = [event for event in events if event["type"].rpartition(".")[2] in FINAL]
     assert len(terminal) == 1, "more than one terminal event"
     return events
-
-
-def _assembled(events: list[Json]) -> list[Json]:
-    """What a client has that starts over at each `response.in_progress`."""
-    items: dict[int, Json] = {}
-    for event in events:
-        if event["type"] == "response.in_progress":
-            items = dict(enumerate(event["response"]["output"]))
-        elif event["type"] == "response.output_item.done":
-            items[event["output_index"]] = event["item"]
-    return [items[index] for index in sorted(items)]
 
 
 async def _given(client: Client, identifier: str) -> str:

@@ -184,10 +184,7 @@ async def test_a_repeat_of_a_waiting_foreground_turn_whose_client_goes_cancels_n
         await until(lambda: handler.runs == 1)
         await world.engine.settle()
 
-        async def hung_up() -> None:
-            await gone.wait()
-
-        repeat = asyncio.create_task(world.post("two", disconnected=hung_up, **body))
+        repeat = asyncio.create_task(world.post("two", disconnected=gone.wait, **body))
         await world.engine.settle()
         gone.set()
         assert (await repeat).status == 499

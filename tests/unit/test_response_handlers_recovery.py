@@ -12,6 +12,7 @@ from hosting.server import follow
 from hosting.server.background_run import BackgroundRun
 from hosting.server.transcript import INTERRUPTED
 from tests.server_world import Json, World, serve, texts, until
+from tests.sse_reader import assembled
 from tests.unit.handler_runs import check_wire
 
 
@@ -72,17 +73,6 @@ async def crashed(world: World, handler: Research, **body: Any) -> str:
     await world.kill()
     await reader.hang_up()
     return identifier
-
-
-def assembled(events: list[Json]) -> list[Json]:
-    """What a client has that starts over at each further `response.in_progress`."""
-    items: dict[int, Json] = {}
-    for event in events:
-        if event["type"] == "response.in_progress":
-            items = dict(enumerate(event["response"]["output"]))
-        elif event["type"] == "response.output_item.done":
-            items[event["output_index"]] = event["item"]
-    return [items[index] for index in sorted(items)]
 
 
 @pytest.mark.parametrize("at", ["before created", "in the step", "before the checkpoint"])
